@@ -1,10 +1,10 @@
 /* Keeps the calls of a group (ko_group_add) and does them at its outermost end (kolo_group_end).
  *
  * The calls are sorted by communicator. A share is what one communicator has to do: first all its
- * sends and recvs together, then its collectives in the order of their calls. Shares don't wait for
- * each other. The thread that does the group does the first share. Each other share is done by a
- * thread of its communicator (comm->worker), which gets it at the end of the group and begins when
- * the group begins.
+ * sends and recvs together, those on streams before the others, then its collectives in the order
+ * of their calls. Shares don't wait for each other. The thread that does the group does the first
+ * share. Each other share is done by a thread of its communicator (comm->worker), which gets it at
+ * the end of the group and begins when the group begins.
  *
  * A batch is a group with several communicators or queues, after its end. */
 #include "comm/api/group.h"
@@ -38,7 +38,8 @@ static _Thread_local struct {
 struct share {
 	struct kolo_comm *comm;
 	struct ko_left *first, **end; /* its calls, in order */
-	size_t messages;              /* how many of them are sends and recvs */
+	size_t messages;              /* how many of them are sends and recvs without a stream, */
+	size_t recorded;              /* and with one */
 	uint64_t place;               /* in the communicator's order */
 };
 
@@ -122,15 +123,47 @@ int ko_group_refuse(const struct kolo_comm *c, const char *function)
 
 /* ---- Doing it -------------------------------------------------------------------------------- */
 
-/* For ko_p2p_together: the next send or recv. */
+/* Is it a send or recv; with, or without, a stream? */
+static bool is_message(const struct ko_left *left, bool recorded)
+{
+	const struct kolo_queue *queue = left->call.queue;
+
+	return ko_coll_is_message(left->call.coll) && (queue && queue->stream) == recorded;
+}
+
+/* For ko_p2p_together: the next send or recv without a stream. */
 static const struct ko_call *next_message(void *what)
 {
 	struct ko_left **at = what, *left = *at;
 
-	while (!ko_coll_is_message(left->call.coll))
+	while (!is_message(left, false))
 		left = left->next;
 	*at = left->next;
 	return &left->call;
+}
+
+/* Counts a call of the share. */
+static void count_message(struct share *share, const struct ko_left *left)
+{
+	share->messages += is_message(left, false);
+	share->recorded += is_message(left, true);
+}
+
+/* Does the sends and recvs with streams. */
+static int record_messages(const struct share *share)
+{
+	const struct ko_call **calls = malloc(share->recorded * sizeof(struct ko_call *));
+	size_t count = 0;
+	int rc;
+
+	if (!calls)
+		return ko_left_fail(&share->first->call);
+	for (const struct ko_left *left = share->first; left; left = left->next)
+		if (is_message(left, true))
+			calls[count++] = &left->call;
+	rc = calls[0]->queue->stream->messages(calls, count);
+	free(calls);
+	return rc;
 }
 
 static void hold(struct batch *batch)
@@ -169,6 +202,8 @@ static int perform_calls(const struct share *share)
 	struct ko_left *at = share->first;
 	int rc = ko_call_wait_turn(share->comm, share->place);
 
+	if (rc == 0 && share->recorded)
+		rc = record_messages(share);
 	if (rc == 0 && share->messages)
 		rc = ko_p2p_together(share->comm, share->messages, next_message, &at);
 	for (at = share->first; rc == 0 && at; at = at->next)
@@ -300,7 +335,7 @@ static struct batch *make_batch(struct ko_left *first, struct chunk *chunks)
 		first->next = NULL;
 		*share->end = first;
 		share->end = &first->next;
-		share->messages += ko_coll_is_message(first->call.coll);
+		count_message(share, first);
 		first = next;
 	}
 	batch->left = batch->nshares;
@@ -425,7 +460,7 @@ static int perform_simple(struct ko_left *first)
 	struct share share = { .comm = first->call.comm, .first = first };
 
 	for (const struct ko_left *left = first; left; left = left->next)
-		share.messages += ko_coll_is_message(left->call.coll);
+		count_message(&share, left);
 	share.place = share.comm->order->issued + 1;
 	return perform_calls(&share);
 }

@@ -149,13 +149,6 @@ int ko_call_check(const struct ko_call *call)
 			"rank %d: kolo_%s%s: %s is for integer types, and the elements are %s",
 			call->comm->rank, name_of(call), suffix, kolo_op_name(call->op),
 			kolo_type_name(call->type));
-	if (ko_coll_is_p2p(call->coll) && (call->uneven || ko_coll_is_message(call->coll)) &&
-	    call->queue && call->queue->stream)
-		return ko_fail(
-			KOLO_ENOTSUP,
-			"rank %d: kolo_%s%s: a queue that is a stream takes collectives only; messages, and "
-			"all_to_all, gather and scatter with counts, can't be done on a stream yet",
-			call->comm->rank, name_of(call), suffix);
 	if ((rc = check_root(call, suffix)) < 0 || (rc = check_counts(call)) < 0)
 		return rc;
 	if (!fits(call, call->counts) || (call->received && !fits(call, call->received)))

@@ -72,8 +72,22 @@ void ko_left_init(struct ko_left *left, const struct ko_call *call);
  * KOLO_ENOMEM. */
 int ko_left_fail(const struct ko_call *call);
 
-/* Checks the arguments. Errors: KOLO_EINVAL; KOLO_ENOTSUP if a stream can't take the operation. */
+/* Checks the arguments. Errors: KOLO_EINVAL. */
 int ko_call_check(const struct ko_call *call);
+
+/* One message of a call: this rank sends n elements to a rank, or receives them from there. */
+struct ko_message {
+	int peer; /* may be this rank; then another message is the other end */
+	bool sends;
+	enum kolo_type type;
+	char *buffer; /* only read if it sends; may be NULL if n is 0 */
+	size_t n;
+};
+
+/* Calls each(what, message) for all messages of a send, a recv, or a collective that consists of
+ * messages: at most 2 * nranks. A root's part for itself is two messages. */
+typedef void ko_message_fn(void *what, const struct ko_message *message);
+void ko_call_messages(const struct ko_call *call, ko_message_fn *each, void *what);
 
 /* Fills comm->firsts: the first element of each rank's part, then the end of the last part. counts
  * NULL: each part has call->n elements. */

@@ -8,55 +8,22 @@
 
 /* ---- As transfers ---------------------------------------------------------------------------- */
 
-/* The transfer of n elements of src or dst, from element `first` on. The buffer may be NULL if n is
- * 0. */
-static struct ko_transfer part(const struct ko_call *call, int peer, bool sends, size_t first,
-			       size_t n)
+static void append(void *what, const struct ko_message *m)
 {
-	const char *buffer = sends ? call->src : call->dst;
+	struct ko_transfer **end = what;
 
-	return (struct ko_transfer){
-		.peer = peer,
-		.sends = sends,
-		.type = call->type,
-		/* only read if it sends */
-		.buffer = n ? (char *)(uintptr_t)buffer + first * kolo_type_size(call->type) : NULL,
-		.n = n,
+	*(*end)++ = (struct ko_transfer){
+		.peer = m->peer, .sends = m->sends, .type = m->type, .buffer = m->buffer, .n = m->n
 	};
 }
 
-/* Lists a transfer to, or from, each rank, and returns how many there are. The nearest rank comes
- * first, so that not all ranks turn to the same one. */
-static size_t list_parts(const struct ko_call *call, bool sends, struct ko_transfer *out)
-{
-	const struct kolo_comm *c = call->comm;
-	const size_t *counts = sends || call->coll != KO_ALL_TO_ALL ? call->counts : call->received;
-
-	ko_call_firsts(call, counts);
-	for (int k = 0; k < c->nranks; k++) {
-		int r = ko_ring_back(&c->ring, c->rank, sends ? -k : k);
-
-		out[k] = part(call, r, sends, c->firsts[r], c->firsts[r + 1] - c->firsts[r]);
-	}
-	return (size_t)c->nranks;
-}
-
-/* Lists the transfers of a call and returns how many there are, at most 2 * nranks. Root's part for
- * itself has two transfers, like any other. */
+/* Lists the transfers of a call and returns how many there are, at most 2 * nranks. */
 static size_t list_transfers(const struct ko_call *call, struct ko_transfer *out)
 {
-	bool is_root = call->comm->rank == call->root;
-	size_t count = 0;
+	struct ko_transfer *end = out;
 
-	if (call->coll == KO_ALL_TO_ALL || (call->coll == KO_SCATTER && is_root))
-		count += list_parts(call, true, out);
-	if (call->coll == KO_ALL_TO_ALL || (call->coll == KO_GATHER && is_root))
-		count += list_parts(call, false, out + count);
-	if (call->coll == KO_GATHER || call->coll == KO_SEND_TO)
-		out[count++] = part(call, call->root, true, 0, call->n);
-	if (call->coll == KO_SCATTER || call->coll == KO_RECV_FROM)
-		out[count++] = part(call, call->root, false, 0, call->n);
-	return count;
+	ko_call_messages(call, append, &end);
+	return (size_t)(end - out);
 }
 
 /* ---- Performing ------------------------------------------------------------------------------ */

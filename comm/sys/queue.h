@@ -10,16 +10,21 @@
 #include "comm/base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct ko_call;
 struct ko_reducer;
 
 /* The functions of a stream. The stream's own struct begins with a struct kolo_queue. */
 struct ko_stream_ops {
-	/* Records a collective. Its turn has come and its arguments are checked. `red` is what
-	 * ko_collective takes */
+	/* Records a collective, or one send or recv. Its turn has come and its arguments are
+	 * checked. `red` is what ko_collective takes */
 	int (*record)(struct kolo_queue *q, const struct ko_call *call,
 		      const struct ko_reducer *red);
+	/* Records sends and recvs of one communicator together, at least one. Their queues are
+	 * streams of these functions, maybe different ones. Their turn has come and their arguments
+	 * are checked */
+	int (*messages)(const struct ko_call *const *calls, size_t count);
 	int (*wait)(struct kolo_queue *q); /* kolo_queue_wait */
 	/* kolo_queue_destroy; recorded work need not be done yet */
 	void (*destroy)(struct kolo_queue *q);

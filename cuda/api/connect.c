@@ -3,13 +3,14 @@
  * Joining is done in steps. After each step all ranks report how they fared (agree). So a step that
  * fails on one rank fails on all. */
 #include "cuda/api/connect.h"
+#include "cuda/gpu/far.h"
+#include "cuda/gpu/lanes.h"
 #include "cuda/gpu/proxy.h"
 #include "cuda/gpu/staged.h"
 #include "cuda/gpu/threads.h"
 #include "cuda/gpu/uses.h"
 #include "cuda/gpu/watchdog.h"
 #include "cuda/gpu/window.h"
-#include "cuda/stream/alltoall.h"
 #include "cuda/stream/path_check.h"
 
 #include "comm/base/clock.h"
@@ -29,6 +30,7 @@ struct says {
 	uint64_t pidns; /* in this namespace of process ids */
 	uint64_t arena, pair, marks;
 	int32_t device; /* 1: it has slots that cards read or write */
+	int32_t far;    /* 1: it has lanes that go by the host */
 	struct ko_gpu_export memory;
 };
 
@@ -122,9 +124,9 @@ static int make_own(struct ko_gpu_comm *g, const struct says *all)
 	void *at;
 	int rc;
 
-	if ((rc = d->event_create(g->gpu, &g->pace[0])) < 0 ||
-	    (rc = d->event_create(g->gpu, &g->pace[1])) < 0)
-		return ko_gpu_error(g, rc, "making an event");
+	for (int k = 0; k < 2 * KO_GPU_STREAMS; k++)
+		if ((rc = d->event_create(g->gpu, &g->pace[k / 2].event[k % 2])) < 0)
+			return ko_gpu_error(g, rc, "making an event");
 	for (int k = 0; k < KO_GPU_RINGS; k++)
 		if (g->rings[k].over && (rc = make_slots(g, &g->rings[k], all)) < 0)
 			return rc;
@@ -272,6 +274,29 @@ static int join_marks(struct ko_gpu_comm *g, const struct says *all)
 	return rc;
 }
 
+/* Makes the lanes. */
+static int join_lanes(struct ko_gpu_comm *g, struct says *all)
+{
+	bool near = g->local->nranks > 1 && !ko_gpu_has_transport(g->comm), far = !near;
+	struct says mine = say(g, near ? ko_gpu_lanes_map(g, g->local) : 0);
+	int rc;
+
+	mine.far = g->comm->spread || !near || g->lanes.apart;
+	rc = agree(g, g->inner, &mine, all);
+	for (int r = 0; r < g->comm->nranks; r++)
+		far = far || all[r].far;
+	if (rc == 0 && far) {
+		g->proxies = true;
+		mine = say(g, ko_gpu_far_open(g));
+		rc = agree(g, g->inner, &mine, all);
+	}
+	if (rc == 0) {
+		mine = say(g, ko_gpu_lanes_list(g));
+		rc = agree(g, g->inner, &mine, all);
+	}
+	return rc;
+}
+
 /* Finds the process of each rank of this host, as the first rank in it. Process ids of other hosts
  * may be the same. */
 static void find_processes(struct ko_gpu_comm *g, const struct says *all)
@@ -301,7 +326,7 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	for (int k = 0; k < KO_GPU_RINGS; k++)
 		for (int r = 0; g->rings[k].over && r < c->nranks; r++)
 			g->fixed = g->fixed || ko_gpu_is_staged(c, k, r);
-	if ((rc = kolo_alloc(g->local, KO_GPU_SHARED, &page)) < 0)
+	if ((rc = kolo_alloc(g->local, ko_gpu_shared_len(c->nranks), &page)) < 0)
 		return rc;
 	entered = g->driver->enter(g->gpu);
 	mine = say(g, entered < 0 ? ko_gpu_error(g, entered, "working on it") : make_own(g, all));
@@ -316,6 +341,8 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 		rc = join_rings(g, all);
 	if (rc == 0)
 		rc = check_paths(g, g->inner, all, false);
+	if (rc == 0)
+		rc = join_lanes(g, all);
 	for (int r = 0; r < c->nranks; r++)
 		g->cards = g->cards || all[r].device;
 	if (rc == 0) { /* from here on the inner communicator is the thread's that watches */
@@ -447,7 +474,11 @@ static bool is_idle(const struct ko_gpu_comm *g)
 
 	if (rc < 0) /* the GPU has failed, and does nothing any more */
 		return true;
-	if (g->own && atomic_load_explicit(&g->own->stage.value, memory_order_acquire))
+	for (int k = 0; g->own && k < KO_GPU_STREAMS; k++)
+		if (atomic_load_explicit(&g->own->where[k].stage.value, memory_order_acquire))
+			return false;
+	if (g->far && g->lanes.out && !ko_gpu_far_is_done(g) &&
+	    ko_roster_cause(g->comm->roster) == 0)
 		return false;
 	for (int k = 0; k < KO_GPU_RINGS; k++)
 		if (g->rings[k].proxy && !ko_gpu_proxy_is_done(&g->rings[k]) &&
@@ -487,17 +518,22 @@ static void free_ring(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 static void free_memory(struct ko_gpu_comm *g)
 {
 	const struct ko_driver *d = g->driver;
-	void *events[] = { g->pace[0], g->pace[1], g->last.event, g->captured.event };
+	void *events[] = { g->last.event, g->captured.event };
 
 	ko_gpu_windows_close(g);
-	ko_gpu_alltoall_close(g);
+	ko_gpu_lanes_close(g);
+	ko_gpu_far_close(g);
 	for (int k = 0; k < KO_GPU_RINGS; k++)
 		free_ring(g, &g->rings[k]);
 	d->release(g->gpu, &g->sums);
 	ko_gpu_marks_let_go(g);
+	for (int k = 0; k < 2 * KO_GPU_STREAMS; k++)
+		if (g->pace[k / 2].event[k % 2])
+			d->event_destroy(g->gpu, g->pace[k / 2].event[k % 2]);
 	for (size_t k = 0; k < sizeof(events) / sizeof(events[0]); k++)
 		if (events[k])
 			d->event_destroy(g->gpu, events[k]);
+	free(g->messages);
 	if (g->gpu_flags)
 		d->unpin(g->gpu, g->flags);
 }

@@ -50,10 +50,15 @@ static int register_memory(const struct ko_stream *s, struct ko_gpu_comm *g, voi
 	more = realloc(g->windows, ((size_t)g->nwindows + 1) * sizeof(*more));
 	g->windows = more ? more : g->windows;
 	ko_call_post(g->comm, KO_REGISTER, bytes);
-	/* What can be wrong with the memory comes before what can be wrong with paths. */
-	rc = more ? ko_gpu_map(g, &w, check_memory(s, g, memory, bytes))
-		  : ko_comm_fail(g->comm, KOLO_ENOMEM, "rank %d: no memory to register a buffer",
-				 g->comm->rank);
+	if (!more) {
+		rc = ko_comm_fail(g->comm, KOLO_ENOMEM, "rank %d: no memory to register a buffer",
+				  g->comm->rank);
+	} else {
+		rc = check_memory(s, g, memory, bytes);
+		if (rc == 0)
+			rc = ko_gpu_settle(g);
+		rc = ko_gpu_map(g, g->comm, &w, ko_gpu_reaches_all(g), rc);
+	}
 	g->driver->leave(g->gpu);
 	if (rc < 0)
 		return rc;

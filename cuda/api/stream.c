@@ -1,9 +1,8 @@
 /* Queues that are CUDA streams: the functions of kolo_cuda.h, except for registering and allocating
- * memory. A collective with such a queue is recorded during its call (record). */
+ * memory. An operation with such a queue is recorded during its call (record, record_messages). */
 #include "cuda/api/stream.h"
 #include "cuda/api/connect.h"
 #include "cuda/gpu/uses.h"
-#include "cuda/stream/alltoall.h"
 #include "cuda/stream/record.h"
 
 #include "comm/api/group.h"
@@ -91,19 +90,77 @@ static int check_pointers(const struct ko_stream *s, const struct ko_call *call)
 	return rc == 0 && dst ? check_pointer(s, call, "dst", call->dst) : rc;
 }
 
+/* The pointers of a call, whose other ranks wait for this one. */
+static int check_call(const struct ko_stream *s, const struct ko_call *call)
+{
+	int rc = check_pointers(s, call);
+
+	return rc < 0 && rc != KOLO_EINVAL ? ko_comm_fail(call->comm, rc, "rank %d: %s",
+							  call->comm->rank, kolo_last_error())
+					   : rc;
+}
+
+/* Not all ranks take part in a send or recv, so it can't join the GPUs. */
+static int check_joined(const struct ko_call *call)
+{
+	if (ko_gpu_of(call->comm))
+		return 0;
+	return ko_fail(
+		KOLO_EINVAL,
+		"rank %d: kolo_%s on a stream: this communicator has not joined its GPUs: want a call of "
+		"kolo_cuda_connect on all ranks before, or a collective with a stream",
+		call->comm->rank, ko_coll_name((int)call->coll));
+}
+
+/* Checks a send or recv, and adds its stream to those of the others. */
+static int add_message(struct ko_gpu_calls *calls, const struct ko_call *call)
+{
+	struct ko_stream *s = ko_stream_of(call->queue);
+	struct ko_gpu_comm *g;
+	size_t k = 0;
+	int rc = check_joined(call);
+
+	if (rc == 0)
+		rc = check_call(s, call);
+	if (rc == 0)
+		rc = ko_stream_join(s, call->comm, &g);
+	while (k < calls->nstreams && calls->streams[k] != s->stream)
+		k++;
+	if (k == calls->nstreams)
+		calls->streams[calls->nstreams++] = s->stream;
+	return rc;
+}
+
+static int record_messages(const struct ko_call *const *all, size_t count)
+{
+	struct ko_gpu_calls calls = { .all = all, .n = count };
+	void *one;
+	int rc = 0;
+
+	calls.streams = count == 1 ? &one : malloc(count * sizeof(void *));
+	if (!calls.streams)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %zu sends and recvs",
+			       all[0]->comm->rank, count);
+	for (size_t k = 0; rc == 0 && k < count; k++)
+		rc = add_message(&calls, all[k]);
+	if (rc == 0)
+		rc = ko_gpu_record_messages(ko_gpu_of(all[0]->comm), &calls);
+	if (count > 1)
+		free(calls.streams);
+	return rc;
+}
+
 static int record(struct kolo_queue *q, const struct ko_call *call, const struct ko_reducer *red)
 {
 	struct ko_stream *s = ko_stream_of(q);
 	struct ko_gpu_comm *g;
-	int rc = check_pointers(s, call);
+	int rc;
 
-	if (rc < 0 && rc != KOLO_EINVAL) /* the others wait for this rank */
-		return ko_comm_fail(call->comm, rc, "rank %d: %s", call->comm->rank,
-				    kolo_last_error());
+	if (ko_coll_is_message(call->coll))
+		return record_messages(&call, 1);
+	rc = check_call(s, call);
 	if (rc == 0)
 		rc = ko_stream_join(s, call->comm, &g);
-	if (rc == 0 && ko_coll_has_messages(call->coll))
-		rc = ko_gpu_alltoall_open(g, s->stream, call);
 	return rc < 0 ? rc : ko_gpu_record(g, s->stream, call, red);
 }
 
@@ -135,7 +192,8 @@ static void destroy_stream(struct kolo_queue *q)
 
 int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out)
 {
-	static const struct ko_stream_ops ops = { record, wait_stream, destroy_stream };
+	static const struct ko_stream_ops ops = { record, record_messages, wait_stream,
+						  destroy_stream };
 	const struct ko_driver *driver;
 	struct ko_stream *s;
 	int rc;

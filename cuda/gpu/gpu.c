@@ -29,11 +29,16 @@ int ko_gpu_neighbour(const struct kolo_comm *c, int ring, int rank, int steps)
 				    : ko_shape_rank(&c->shape, group + steps, rail);
 }
 
+bool ko_gpu_has_transport(const struct kolo_comm *c)
+{
+	return c->table[0].transport[0];
+}
+
 bool ko_gpu_is_staged(const struct kolo_comm *c, int ring, int rank)
 {
 	int next = ko_gpu_neighbour(c, ring, rank, 1);
 
-	return c->table[0].transport[0] ||
+	return ko_gpu_has_transport(c) ||
 	       !ko_place_same(&c->table[rank].place, &c->table[next].place);
 }
 
@@ -50,6 +55,35 @@ struct ko_gpu_flags *ko_gpu_flags_of(const struct ko_gpu_comm *g, int rank, int 
 char *ko_gpu_flags_there(const struct ko_gpu_comm *g, int rank, int end)
 {
 	return g->gpu_flags + flags_at(g, rank, end);
+}
+
+bool ko_gpu_is_far(const struct ko_gpu_comm *g, int a, int b)
+{
+	return g->lanes.apart || ko_gpu_has_transport(g->comm) || g->places[a] < 0 ||
+	       g->places[b] < 0;
+}
+
+static size_t board_at(const struct ko_gpu_comm *g, int from, int to, bool sends)
+{
+	bool own = sends && ko_gpu_is_far(g, from, to);
+	int rank = own ? from : to, k = own ? g->comm->nranks + to : from;
+
+	return flags_at(g, rank, 0) + KO_GPU_SHARED + (size_t)k * sizeof(struct ko_gpu_lane_board);
+}
+
+struct ko_gpu_lane_board *ko_gpu_board_of(const struct ko_gpu_comm *g, int from, int to, bool sends)
+{
+	return (void *)(g->flags + board_at(g, from, to, sends));
+}
+
+char *ko_gpu_board_there(const struct ko_gpu_comm *g, int from, int to, bool sends)
+{
+	return g->gpu_flags + board_at(g, from, to, sends);
+}
+
+size_t ko_gpu_shared_len(int nranks)
+{
+	return KO_GPU_SHARED + 2 * (size_t)nranks * sizeof(struct ko_gpu_lane_board);
 }
 
 struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq)

@@ -25,7 +25,14 @@ enum {
 	 * everything goes round the ring. */
 	KO_GPU_PEERS = KO_LAUNCHER_PLACES,
 	/* Operations whose places are kept. Streams of ranks are never so far apart. */
-	KO_GPU_POSTS = 1024
+	KO_GPU_POSTS = 1024,
+	KO_GPU_LANE_SLOTS = 4, /* in each bank of a lane */
+	/* Messages of a lane that are kept for comparing. */
+	KO_GPU_LANE_POSTS = 8,
+	/* Streams that an operation may use: the caller's, number 0, and Kolo's own, on which
+	 * messages of a group go side by side. */
+	KO_GPU_WAYS = 4,
+	KO_GPU_STREAMS = 1 + KO_GPU_WAYS
 };
 
 /* Values of a slot's flag. A wait for a full slot waits until bit 0 is set. A wait for an empty
@@ -36,11 +43,17 @@ enum { KO_SLOT_EMPTY = 0, KO_SLOT_FAILED = 1, KO_SLOT_TAKEN = 2, KO_SLOT_FULL = 
 enum {
 	KO_STAGE_ACTIVE = 1, /* an operation is under way */
 	KO_STAGE_FULL = 2, /* the next move waits until slot (stage >> 8 & 255) from prev is full */
-	KO_STAGE_EMPTY = 4,     /* it waits until slot (stage >> 16 & 255) to next is empty */
-	KO_STAGE_READY = 8,     /* it waits until all other ranks have come to the operation */
-	KO_STAGE_DONE = 16,     /* it waits until all other ranks have done their part */
-	KO_STAGE_FLAGS = 32,    /* READY and DONE use flags also for ranks of this process */
-	KO_STAGE_RING = 1 << 6, /* slots are those of the ring (stage >> 6 & 3) */
+	KO_STAGE_EMPTY = 4, /* it waits until slot (stage >> 16 & 255) to next is empty */
+	KO_STAGE_READY = 8, /* it waits until all other ranks have come to the operation */
+	KO_STAGE_DONE = 16, /* it waits until all other ranks have done their part */
+	/* READY and DONE use flags also for ranks of this process; slots of a lane are those of
+	 * graphs */
+	KO_STAGE_FLAGS = 32,
+	KO_STAGE_RING = 1 << 6, /* slots are those of the ring (stage >> 6 & 3), or of a lane */
+	/* Of a lane: its other end is rank (stage >> 10 & 16383), the slot is (stage >> 8 & 3) */
+	KO_STAGE_LANE_SLOT = 1 << 8,
+	KO_STAGE_LANE_PEER = 1 << 10,
+	KO_STAGE_LANE_PEERS = 1 << 14,
 	KO_STAGE_MOVE = 1 << 24 /* one move; the top byte counts the moves before it, modulo 256 */
 };
 
@@ -48,12 +61,28 @@ enum {
  * wait for it. The host reads it, and writes KO_SLOT_FAILED. */
 struct ko_gpu_flag {
 	_Alignas(64) _Atomic uint32_t value;
-	_Atomic uint32_t len; /* staged edges: bytes in the slot; written before it is full */
+	/* Staged edges and far lanes: bytes in the slot, written before it is full. At the
+	 * receiver's end of a far lane: bytes that the stream waits for next, or 0. */
+	_Atomic uint32_t len;
 };
 
 /* The rings that a rank stands in: all ranks; and in the order of additions "grid" its group and
  * its rail (comm/plan/shape.h). */
 enum { KO_GPU_ALL, KO_GPU_GROUP, KO_GPU_RAIL, KO_GPU_RINGS };
+
+/* In a stage, in place of a ring: the slots are a lane's. */
+enum { KO_GPU_LANE = KO_GPU_RINGS };
+
+/* A lane's slots, for what is recorded directly and into graphs (lanes.h). */
+enum { KO_GPU_RECORDED, KO_GPU_CAPTURED, KO_GPU_LANE_BANKS };
+
+/* Where one of a rank's streams is. */
+struct ko_gpu_where {
+	struct ko_gpu_flag stage; /* KO_STAGE_... */
+	/* The stream writes 0 with each stage, the watching thread writes 1. So 1 means that the
+	 * stage is the one that was seen before. */
+	struct ko_gpu_flag looked;
+};
 
 /* The flags of one end of a rank's links. */
 struct ko_gpu_flags {
@@ -63,10 +92,7 @@ struct ko_gpu_flags {
 	 * after. */
 	struct ko_gpu_flag ready[KO_GPU_PEERS], done[KO_GPU_PEERS];
 	struct ko_gpu_flag failed; /* 1: the communicator has failed; kernels do nothing */
-	struct ko_gpu_flag stage;  /* KO_STAGE_... */
-	/* The stream writes 0 with each stage, the watching thread writes 1. So 1 means that the
-	 * stage is the one that was seen before. */
-	struct ko_gpu_flag looked;
+	struct ko_gpu_where where[KO_GPU_STREAMS];
 };
 
 /* A rank has two ends. IN: the links from prev, and the stage. OUT: the links to next, if staged.
@@ -88,7 +114,19 @@ struct ko_gpu_pair {
 	void *empty[KO_GPU_SLOTS]; /* events that the receiver records */
 };
 
-/* The events that stand for `ready` and `done` between ranks of one process. */
+/* The events of a lane between ranks of one process. */
+struct ko_gpu_crossing {
+	/* Slots filled by the sender, and emptied by the receiver, since the beginning.
+	 * emptied <= filled */
+	_Atomic uint64_t filled, emptied;
+	/* The sender's: what `filled` was after a slot was filled last; 0: never. */
+	uint64_t last[KO_GPU_LANE_SLOTS];
+	void *full[KO_GPU_LANE_SLOTS];  /* events that the sender records */
+	void *empty[KO_GPU_LANE_SLOTS]; /* events that the receiver records */
+};
+
+/* What a rank shares with other ranks of its process: the events that stand for `ready` and `done`,
+ * and its lanes' slots and events. */
 struct ko_gpu_marks {
 	struct ko_gpu_marks *next;
 	int holders;
@@ -96,6 +134,42 @@ struct ko_gpu_marks {
 		_Atomic uint64_t count; /* how often it was recorded */
 		void *event;
 	} ready, done;
+	struct ko_gpu_memory lanes;   /* senders may write it after the rank has left */
+	struct ko_gpu_crossing *from; /* by sender, nranks of them */
+	int nranks;
+};
+
+/* A message as one of its ends was called with it: compared with what the other end says. */
+struct ko_gpu_lane_post {
+	_Atomic uint64_t number; /* of the message in its lane, from 1; 0: it is being written */
+	_Atomic uint64_t n, type;
+};
+
+/* A lane as others see it, in its receiver's shared memory: flags of its slots, and what both ends
+ * were called with. Each end of a far lane has its own. */
+struct ko_gpu_lane_board {
+	struct ko_gpu_flag slot[KO_GPU_LANE_BANKS][KO_GPU_LANE_SLOTS];
+	struct ko_gpu_lane_post sent[KO_GPU_LANE_POSTS], received[KO_GPU_LANE_POSTS];
+};
+
+/* One end of a lane: messages from one rank to another go through it in their order. */
+struct ko_gpu_lane {
+	int peer;
+	bool sends;
+	bool far;      /* it goes by the host (far.h) */
+	char *slots;   /* in the receiver's GPU memory, or far: in pinned host memory of this end */
+	char *host;    /* far: the slots as the host sees them */
+	size_t stride; /* bytes from slot to slot */
+	struct ko_gpu_lane_board *board;
+	char *gpu_board;                  /* the same, as this GPU sees it */
+	struct ko_gpu_crossing *crossing; /* NULL: the other end is in another process */
+	uint64_t messages;                /* so far */
+	int next[KO_GPU_LANE_BANKS];      /* the slot that comes next */
+	/* While messages are recorded (stream/messages.c): what is left, in order; the stream that
+	 * it goes on; and the next lane with something left. */
+	struct ko_gpu_message *first, *last;
+	struct ko_tape *tape;
+	struct ko_gpu_lane *busy;
 };
 
 /* A place in registered memory. It must be the same on all ranks. */
@@ -118,7 +192,8 @@ struct ko_gpu_post {
 };
 
 /* A rank's part of the shared host memory, in bytes: the flags of its ends, each in pages of their
- * own so that they can be pinned, and then its posts. */
+ * own so that they can be pinned, and its posts. Then come the boards of the lanes to it, and of
+ * its own ends of far lanes from it. */
 enum {
 	KO_GPU_FLAGS_LEN = 4096,
 	KO_GPU_SHARED =
@@ -177,7 +252,7 @@ struct ko_gpu_comm {
 	bool cards;   /* some rank has slots in GPU memory that cards read and write */
 	bool fixed;   /* some edge is staged: every slot has arena / KO_GPU_SLOTS bytes */
 	struct ko_gpu_ring rings[KO_GPU_RINGS];
-	bool proxies;              /* some edge of this rank is staged */
+	bool proxies;              /* some edge of this rank is staged, or some lane far */
 	struct ko_gpu_memory sums; /* as long as a link's slots: room for the order "grid" */
 	/* The ranks of this host; the flags lie in a window of it. Is `inner` if that is all
 	 * ranks. */
@@ -193,11 +268,17 @@ struct ko_gpu_comm {
 	struct ko_gpu_marks **marks;   /* by rank, its own too; NULL: another process */
 	struct ko_gpu_window *windows; /* nwindows registrations */
 	int nwindows;
-	uint32_t last_window;         /* number of the last registration */
-	struct ko_gpu_window staging; /* memory of Kolo's own that all_to_all uses (alltoall.h) */
-	struct ko_gpu_memory staging_memory;
-	bool paths_checked; /* the paths to all ranks' memory (map.h) */
-	uint64_t history;   /* hash of the places of all operations */
+	uint32_t last_window; /* number of the last registration */
+	uint64_t history;     /* hash of the places of all operations */
+	struct ko_gpu_lanes {
+		struct ko_gpu_window window;  /* the slots of all ranks of this host */
+		struct ko_gpu_lane *out, *in; /* by rank, nranks of each; NULL: none are made */
+		void *ways[KO_GPU_WAYS];      /* streams of Kolo's own */
+		bool apart;                   /* GPUs of this host don't reach each other */
+	} lanes;
+	struct ko_gpu_far *far;          /* NULL: no lane is far */
+	struct ko_gpu_message *messages; /* room for what is recorded */
+	size_t room;
 	/* The last operation, and the last one that a graph has captured. The next operation of the
 	 * same kind waits for it. */
 	struct ko_gpu_last {
@@ -205,8 +286,10 @@ struct ko_gpu_comm {
 		uint64_t capture; /* number of the capture that has recorded it; 0: none */
 		bool recorded;
 	} last, captured;
-	unsigned moves;   /* recorded, except into graphs */
-	void *pace[2];    /* events, one for every KO_GPU_PACE moves, in turn */
+	struct ko_gpu_pace {
+		unsigned moves; /* recorded, except into graphs */
+		void *event[2]; /* one for every KO_GPU_PACE moves, in turn */
+	} pace[KO_GPU_STREAMS];
 	pthread_t thread; /* watches (watchdog.h) */
 	bool watched;
 	pthread_mutex_t lock; /* protects the fields up to desc */
@@ -224,6 +307,9 @@ struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm);
 /* The rank that comes `steps` after this one in a ring of its, 1 or -1. */
 int ko_gpu_neighbour(const struct kolo_comm *comm, int ring, int rank, int steps);
 
+/* Was a transport asked for by name? Then nothing goes from GPU to GPU. */
+bool ko_gpu_has_transport(const struct kolo_comm *comm);
+
 /* Is the edge from a rank to its next rank in this ring staged? It is between hosts, and if a
  * transport was asked for by name. */
 bool ko_gpu_is_staged(const struct kolo_comm *comm, int ring, int rank);
@@ -233,6 +319,31 @@ struct ko_gpu_flags *ko_gpu_flags_of(const struct ko_gpu_comm *g, int rank, int 
 
 /* The flags of a rank of this host, as this GPU sees them. */
 char *ko_gpu_flags_there(const struct ko_gpu_comm *g, int rank, int end);
+
+/* Is the lane between two ranks far? */
+bool ko_gpu_is_far(const struct ko_gpu_comm *g, int a, int b);
+
+/* The board of one end of the lane from rank `from` to rank `to`; and as this GPU sees it. If the
+ * lane is far, the rank of that end is on this host. */
+struct ko_gpu_lane_board *ko_gpu_board_of(const struct ko_gpu_comm *g, int from, int to,
+					  bool sends);
+char *ko_gpu_board_there(const struct ko_gpu_comm *g, int from, int to, bool sends);
+
+/* Bytes of a rank's part of the shared host memory. */
+size_t ko_gpu_shared_len(int nranks);
+
+/* The flag of a lane's slot; and its place in the board. */
+static inline struct ko_gpu_flag *ko_gpu_lane_flag(const struct ko_gpu_lane *lane, int bank,
+						   int slot)
+{
+	return &lane->board->slot[bank][slot];
+}
+
+static inline size_t ko_gpu_lane_flag_at(int bank, int slot)
+{
+	return offsetof(struct ko_gpu_lane_board, slot) +
+	       (size_t)(bank * KO_GPU_LANE_SLOTS + slot) * sizeof(struct ko_gpu_flag);
+}
 
 /* Where a rank of this host posts the places of operation `seq`. */
 struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq);

@@ -1,4 +1,5 @@
-/* Mapping memory on all ranks (ko_gpu_map), and checking the paths between all GPUs.
+/* Mapping memory on all ranks (ko_gpu_map), and checking the paths between all GPUs of a host
+ * (ko_gpu_check_paths).
  *
  * Descriptors of memory go round the ring, because a rank's lifelines lead to its neighbours. */
 #include "cuda/gpu/map.h"
@@ -17,34 +18,47 @@ struct says {
 	struct ko_gpu_export memory;
 };
 
-/* A registration that is being made. */
+/* A window that is being mapped. */
 struct mapping {
 	struct ko_gpu_comm *g;
+	struct kolo_comm *over; /* the ranks that map it: all those of this host, or of g->comm */
 	struct ko_gpu_window *window;
-	struct says mine, *all;
-	int fd; /* of this rank's memory, -1 */
+	struct says mine, *all; /* by rank of `over` */
+	int fd;                 /* of this rank's memory, -1 */
 };
+
+/* The rank in g->comm of a rank of `over`. */
+static int rank_of(const struct mapping *m, int k)
+{
+	int rank = 0;
+
+	if (m->over->nranks == m->g->comm->nranks)
+		return k;
+	while (m->g->places[rank] != k)
+		rank++;
+	return rank;
+}
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
 /* Reports how this rank fared. What fails on one rank fails on all. */
 static int agree(struct mapping *m, int status)
 {
-	struct kolo_comm *c = m->g->comm;
 	char why[KO_TEXT], them[KO_RANK_TEXT];
 	int rc;
 
 	m->mine.status = status;
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	rc = kolo_all_gather(c, &m->mine, m->all, sizeof(m->mine), KOLO_U8, NULL);
+	rc = kolo_all_gather(m->over, &m->mine, m->all, sizeof(m->mine), KOLO_U8, NULL);
 	if (rc == 0 && status < 0)
 		rc = ko_fail(status, "%s", why);
-	for (int r = 0; rc == 0 && r < c->nranks; r++)
-		if (m->all[r].status < 0)
+	for (int k = 0; rc == 0 && k < m->over->nranks; k++)
+		if (m->all[k].status < 0)
 			rc = ko_fail(
-				m->all[r].status,
-				"kolo_cuda_register: %s could not take part (%s); its own error says why",
-				ko_comm_name(c, r, them), kolo_strerror(m->all[r].status));
+				m->all[k].status,
+				"mapping memory of all GPUs: %s could not take part (%s); its own error says why",
+				ko_comm_name(m->g->comm, rank_of(m, k), them),
+				kolo_strerror(m->all[k].status));
 	return rc;
 }
 
@@ -80,12 +94,12 @@ static int offer(struct mapping *m)
 	return rc < 0 ? ko_gpu_error(g, rc, "handing memory to other processes") : 0;
 }
 
-static int import(struct mapping *m, int rank, int fd)
+static int import(struct mapping *m, int k, int fd)
 {
 	struct ko_gpu_window *w = m->window;
 	struct ko_gpu_comm *g = m->g;
-	const struct says *its = &m->all[rank];
-	int rc;
+	const struct says *its = &m->all[k];
+	int rank = rank_of(m, k), rc;
 
 	if (g->marks[rank]) { /* of this process */
 		w->at[rank] = (char *)(uintptr_t)its->at;
@@ -102,20 +116,20 @@ static int import(struct mapping *m, int rank, int fd)
  * yet. */
 static int import_all(struct mapping *m)
 {
-	struct kolo_comm *c = m->g->comm;
+	struct kolo_comm *c = m->over;
 	const struct ko_msg msg = { .type = KO_MSG_MEMORY };
 	int64_t deadline = c->timeout_ms ? ko_now_ms() + c->timeout_ms : INT64_MAX;
 	int rank = c->rank, fd = m->fd, failed = 0, rc = 0;
 
 	m->fd = -1;
-	m->window->at[rank] = m->window->mine;
+	m->window->at[m->g->comm->rank] = m->window->mine;
 	for (int k = 1; rc == 0 && k < c->nranks; k++) {
 		struct ko_msg in;
 		int next = -1;
 
-		rc = ko_lifelines_send(c->lifelines, m->g->rings[KO_GPU_ALL].in.peer, &msg, fd);
+		rc = ko_lifelines_send(c->lifelines, ko_ring_back(&c->ring, c->rank, 1), &msg, fd);
 		if (rc == 0)
-			rc = ko_lifelines_recv(c->lifelines, m->g->rings[KO_GPU_ALL].out.peer,
+			rc = ko_lifelines_recv(c->lifelines, ko_ring_next(&c->ring, c->rank),
 					       KO_MSG_MEMORY, 0, deadline, &in, &next);
 		close(fd);
 		fd = next;
@@ -133,9 +147,8 @@ static int import_all(struct mapping *m)
 }
 
 /* `status` says how this rank has fared before. What fails leaves nothing mapped. */
-static int map_window(struct mapping *m, int status)
+static int map_window(struct mapping *m, bool shared, int status)
 {
-	bool shared = ko_gpu_reaches_all(m->g);
 	int rc = agree(m, status == 0 && shared ? offer(m) : status);
 
 	if (rc == 0 && shared)
@@ -144,6 +157,30 @@ static int map_window(struct mapping *m, int status)
 		close(m->fd);
 	if (rc < 0)
 		ko_gpu_window_close(m->g, m->window);
+	return rc;
+}
+
+/* Room for what the ranks say. */
+static int begin(struct mapping *m)
+{
+	m->fd = -1;
+	m->all = calloc((size_t)m->over->nranks, sizeof(*m->all));
+	if (m->all)
+		return 0;
+	/* the others wait in the next step */
+	return ko_comm_fail(m->over, KOLO_ENOMEM, "rank %d: no memory to map other GPUs' memory",
+			    m->g->comm->rank);
+}
+
+int ko_gpu_map(struct ko_gpu_comm *g, struct kolo_comm *over, struct ko_gpu_window *w, bool shared,
+	       int status)
+{
+	struct mapping m = { .g = g, .over = over, .window = w };
+	int rc = begin(&m);
+
+	if (rc == 0)
+		rc = map_window(&m, shared, status);
+	free(m.all);
 	return rc;
 }
 
@@ -202,7 +239,7 @@ static int write_and_read(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 	if (rc < 0)
 		return ko_gpu_error(g, rc, "making a stream");
 	for (int r = 0; rc == 0 && r < c->nranks; r++) {
-		if (r == c->rank)
+		if (r == c->rank || !w->at[r])
 			continue;
 		rc = copy(g, stream, w->at[r] + written_by(c->rank), w->mine);
 		if (rc == 0)
@@ -236,7 +273,7 @@ static int compare_copies(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 	int rc = 0;
 
 	for (int r = 0; rc == 0 && r < c->nranks; r++) {
-		if (r == c->rank)
+		if (r == c->rank || !w->at[r])
 			continue;
 		rc = compare_copy(g, w->mine + written_by(r), r);
 		if (rc == 0)
@@ -245,69 +282,25 @@ static int compare_copies(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 	return rc;
 }
 
-/* Once for each communicator. Joining has checked the paths of the ring alone. */
-static int check_paths(struct ko_gpu_comm *g, struct says *all)
+int ko_gpu_check_paths(struct ko_gpu_comm *g, struct kolo_comm *over)
 {
 	struct ko_gpu_memory memory = { 0 };
 	int rc = make_check_memory(g, &memory);
 	struct ko_gpu_window w = { .mine = memory.at, .len = check_len(g->comm) };
-	struct mapping m = { .g = g, .window = &w, .all = all, .fd = -1 };
+	struct mapping m = { .g = g, .over = over, .window = &w };
+	int failed = begin(&m);
 
-	rc = map_window(&m, rc);
+	rc = failed < 0 ? failed : map_window(&m, true, rc);
 	if (rc == 0) {
 		rc = agree(&m, write_and_read(g, &w));
 		if (rc == 0)
 			rc = agree(&m, compare_copies(g, &w));
 		ko_gpu_window_close(g, &w);
-		if (ko_roster_cause(g->comm->roster) == 0) /* no rank has it mapped any more */
+		if (ko_roster_cause(over->roster) == 0) /* no rank has it mapped any more */
 			rc = agree(&m, rc);
 	}
 	if (ko_gpu_may_release(g))
 		g->driver->release(g->gpu, &memory);
-	return rc;
-}
-
-/* ---- Making a window ------------------------------------------------------------------------- */
-
-/* All ranks settle. The first time they check the paths. */
-static int prepare(struct mapping *m, int status)
-{
-	struct ko_gpu_comm *g = m->g;
-	int rc = agree(m, status == 0 ? ko_gpu_settle(g) : status);
-
-	if (rc == 0 && ko_gpu_reaches_all(g) && !g->paths_checked) {
-		rc = check_paths(g, m->all);
-		g->paths_checked = rc == 0;
-	}
-	return rc;
-}
-
-int ko_gpu_map(struct ko_gpu_comm *g, struct ko_gpu_window *w, int status)
-{
-	struct mapping m = { .g = g, .window = w, .fd = -1 };
-	int rc;
-
-	m.all = calloc((size_t)g->comm->nranks, sizeof(*m.all));
-	if (!m.all) /* the others wait in the next step */
-		return ko_comm_fail(g->comm, KOLO_ENOMEM, "rank %d: no memory to map memory",
-				    g->comm->rank);
-	rc = prepare(&m, status);
-	if (rc == 0)
-		rc = map_window(&m, 0);
 	free(m.all);
-	return rc;
-}
-
-int ko_gpu_window_make(struct ko_gpu_comm *g, size_t len, struct ko_gpu_memory *memory,
-		       struct ko_gpu_window *out)
-{
-	int rc = g->driver->alloc(g->gpu, len, memory);
-
-	if (rc < 0)
-		ko_gpu_error(g, rc, "memory that all ranks map (KOLO_CUDA_MEMORY)");
-	*out = (struct ko_gpu_window){ .mine = memory->at, .len = len };
-	rc = ko_gpu_map(g, out, rc);
-	if (rc < 0)
-		g->driver->release(g->gpu, memory);
 	return rc;
 }

@@ -6,13 +6,21 @@
 
 /* ---- Edges ----------------------------------------------------------------------------------- */
 
-static int make_events(struct ko_gpu_comm *g, void *events[KO_GPU_SLOTS])
+static int make_events(struct ko_gpu_comm *g, void **events, int n)
 {
 	int rc = 0;
 
-	for (int k = 0; rc == 0 && k < KO_GPU_SLOTS; k++)
+	for (int k = 0; rc == 0 && k < n; k++)
 		rc = g->driver->event_create(g->gpu, &events[k]);
 	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
+}
+
+/* Those that were made. */
+static void destroy_events(const struct ko_gpu_comm *g, void **events, int n)
+{
+	for (int k = 0; k < n; k++)
+		if (events[k])
+			g->driver->event_destroy(g->gpu, events[k]);
 }
 
 /* Pairs of this process whose senders have not come. A receiver sends the address of its pair, and
@@ -57,7 +65,7 @@ int ko_gpu_pair_open(struct ko_gpu_comm *g, struct ko_gpu_link *in)
 	pair->memory = in->memory; /* the pair's from here on */
 	in->pair = pair;
 	offer_pair(pair);
-	return make_events(g, pair->empty);
+	return make_events(g, pair->empty, KO_GPU_SLOTS);
 }
 
 /* The sender's part of an edge inside this process. */
@@ -79,7 +87,7 @@ int ko_gpu_pair_join(struct ko_gpu_comm *g, struct ko_gpu_link *out, uint64_t ad
 		return ko_gpu_error(
 			g, rc,
 			"reaching the memory of the next rank's GPU (a transport by name, like shm, does without)");
-	return make_events(g, pair->full);
+	return make_events(g, pair->full, KO_GPU_SLOTS);
 }
 
 /* The last to leave frees the pair. The other rank may still have to record a wait for an event in
@@ -94,12 +102,8 @@ void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 	if (!pair || atomic_fetch_sub(&pair->holders, 1) > 1)
 		return;
 	g->driver->release(g->gpu, &pair->memory);
-	for (int k = 0; k < KO_GPU_SLOTS; k++) {
-		if (pair->full[k])
-			g->driver->event_destroy(g->gpu, pair->full[k]);
-		if (pair->empty[k])
-			g->driver->event_destroy(g->gpu, pair->empty[k]);
-	}
+	destroy_events(g, pair->full, KO_GPU_SLOTS);
+	destroy_events(g, pair->empty, KO_GPU_SLOTS);
 	free(pair);
 }
 
@@ -125,10 +129,35 @@ int ko_gpu_marks_open(struct ko_gpu_comm *g)
 	kept.first = marks;
 	pthread_mutex_unlock(&kept.lock);
 	g->marks[g->comm->rank] = marks;
-	rc = g->driver->event_create(g->gpu, &marks->ready.event);
-	if (rc == 0)
-		rc = g->driver->event_create(g->gpu, &marks->done.event);
-	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
+	rc = make_events(g, &marks->ready.event, 1);
+	return rc == 0 ? make_events(g, &marks->done.event, 1) : rc;
+}
+
+int ko_gpu_crossings_open(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_marks *marks = g->marks[g->comm->rank];
+	int rc = 0;
+
+	marks->nranks = g->comm->nranks;
+	marks->from = calloc((size_t)marks->nranks, sizeof(*marks->from));
+	if (!marks->from)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for lanes between threads",
+			       g->comm->rank);
+	for (int r = 0; rc == 0 && r < marks->nranks; r++)
+		if (r != g->comm->rank && g->marks[r])
+			rc = make_events(g, marks->from[r].empty, KO_GPU_LANE_SLOTS);
+	return rc;
+}
+
+int ko_gpu_crossings_join(struct ko_gpu_comm *g)
+{
+	int rc = 0;
+
+	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
+		if (r != g->comm->rank && g->marks[r])
+			rc = make_events(g, g->marks[r]->from[g->comm->rank].full,
+					 KO_GPU_LANE_SLOTS);
+	return rc;
 }
 
 int ko_gpu_marks_join(struct ko_gpu_comm *g, int rank, uint64_t address)
@@ -162,10 +191,14 @@ static void let_go_of_marks(const struct ko_gpu_comm *g, struct ko_gpu_marks *ma
 	pthread_mutex_unlock(&kept.lock);
 	if (!last)
 		return;
-	if (marks->ready.event)
-		g->driver->event_destroy(g->gpu, marks->ready.event);
-	if (marks->done.event)
-		g->driver->event_destroy(g->gpu, marks->done.event);
+	destroy_events(g, &marks->ready.event, 1);
+	destroy_events(g, &marks->done.event, 1);
+	for (int r = 0; marks->from && r < marks->nranks; r++) {
+		destroy_events(g, marks->from[r].full, KO_GPU_LANE_SLOTS);
+		destroy_events(g, marks->from[r].empty, KO_GPU_LANE_SLOTS);
+	}
+	g->driver->release(g->gpu, &marks->lanes);
+	free(marks->from);
 	free(marks);
 }
 

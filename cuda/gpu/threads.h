@@ -26,7 +26,15 @@ int ko_gpu_marks_open(struct ko_gpu_comm *g);
  * KOLO_ESYS. */
 int ko_gpu_marks_join(struct ko_gpu_comm *g, int rank, uint64_t address);
 
-/* Leaves all marks. */
+/* Makes what this rank's marks have for the lanes to it. All ranks of the process have found each
+ * other's marks. KOLO_ENOMEM, the driver's errors. */
+int ko_gpu_crossings_open(struct ko_gpu_comm *g);
+
+/* Makes what the sender has in the lanes to other ranks of this process, after those have made
+ * theirs. The driver's errors. */
+int ko_gpu_crossings_join(struct ko_gpu_comm *g);
+
+/* Leaves all marks, and frees what is in them if no other rank holds them. */
 void ko_gpu_marks_let_go(struct ko_gpu_comm *g);
 
 #endif

@@ -2,6 +2,7 @@
  * has no deadline and notices no death. This thread does both, and then writes flags that let the
  * stream go on. See README.md. */
 #include "cuda/gpu/watchdog.h"
+#include "cuda/gpu/far.h"
 #include "cuda/gpu/proxy.h"
 
 #include "comm/base/clock.h"
@@ -25,7 +26,8 @@ enum {
 };
 
 struct watch {
-	int64_t since, last; /* of the wait that goes on; of the last look */
+	int64_t since[KO_GPU_STREAMS]; /* of the wait that goes on on each stream */
+	int64_t last;                  /* moment of the last look */
 	int64_t moved,
 		looked; /* us: moments of the last parcel and of the last look at the proxy */
 };
@@ -37,29 +39,52 @@ static uint32_t value_of(const struct ko_gpu_flag *flag)
 	return atomic_load_explicit(&flag->value, memory_order_acquire);
 }
 
-/* Does the stream of `rank` wait for all, and has `other` not come yet? Between threads of a
- * process that shows only if they use flags. */
+/* The stage of one of a rank's streams; of other hosts nothing is seen. */
+static uint32_t stage_of(const struct ko_gpu_comm *g, int rank, int stream)
+{
+	const struct ko_gpu_flags *in = ko_gpu_flags_of(g, rank, KO_GPU_IN);
+
+	return in ? value_of(&in->where[stream].stage) : 0;
+}
+
+/* Does the caller's stream of `rank` wait for all, and has `other` not come yet? Between threads of
+ * a process that shows only if they use flags. */
 static bool meets(const struct ko_gpu_comm *g, int rank, int other)
 {
 	const struct ko_gpu_flags *in = ko_gpu_flags_of(g, rank, KO_GPU_IN);
-	uint32_t stage = in ? value_of(&in->stage) : 0; /* of other hosts nothing is seen */
+	uint32_t stage = stage_of(g, rank, 0);
 	bool seen = stage & KO_STAGE_FLAGS || g->process[other] != g->process[rank], here;
 
 	if (rank == other || !seen || !(stage & (KO_STAGE_READY | KO_STAGE_DONE)))
 		return false;
 	here = value_of(stage & KO_STAGE_READY ? &in->ready[other] : &in->done[other]) &
 	       KO_SLOT_FAILED;
-	return !here && value_of(&in->stage) == stage;
+	return !here && stage_of(g, rank, 0) == stage;
 }
 
-/* Returns one rank that the stream of `rank` waits for. -1: none is known. */
-static int waits_for(const struct ko_gpu_comm *g, int rank)
+/* The other end of a lane whose slot a stream of `rank` waits for; -1: it does not wait. */
+static int lane_waits_for(const struct ko_gpu_comm *g, int rank, uint32_t stage)
+{
+	int peer = (int)(stage / KO_STAGE_LANE_PEER % KO_STAGE_LANE_PEERS);
+	int slot = (int)(stage / KO_STAGE_LANE_SLOT % KO_GPU_LANE_SLOTS);
+	bool sends = stage & KO_STAGE_EMPTY;
+	const struct ko_gpu_lane_board *board =
+		ko_gpu_board_of(g, sends ? rank : peer, sends ? peer : rank, sends);
+	uint32_t value = value_of(&board->slot[!!(stage & KO_STAGE_FLAGS)][slot]);
+
+	return (sends ? value & KO_SLOT_TAKEN : !(value & KO_SLOT_FAILED)) ? peer : -1;
+}
+
+/* The rank that a stream of `rank` waits for at a slot; -1: none. */
+static int slot_waits_for(const struct ko_gpu_comm *g, int rank, int stream)
 {
 	const struct ko_gpu_flags *in = ko_gpu_flags_of(g, rank, KO_GPU_IN), *out;
-	uint32_t stage = in ? value_of(&in->stage) : 0;
+	uint32_t stage = stage_of(g, rank, stream);
 	int ring = (int)(stage / KO_STAGE_RING & 3);
 	uint32_t from = stage >> 8 & 255, to = stage >> 16 & 255;
 
+	if (ring == KO_GPU_LANE)
+		return lane_waits_for(g, rank, stage);
 	if (stage & KO_STAGE_FULL && !(value_of(&in->slot[ring][from]) & KO_SLOT_FAILED))
 		return ko_gpu_neighbour(g->comm, ring, rank, -1);
 	if (stage & KO_STAGE_EMPTY) {
@@ -70,10 +95,47 @@ static int waits_for(const struct ko_gpu_comm *g, int rank)
 		if (value_of(&out->slot[ring][to]) & KO_SLOT_TAKEN)
 			return next;
 	}
-	for (int r = 0; r < g->comm->nranks; r++)
-		if (meets(g, rank, r))
-			return r;
 	return -1;
+}
+
+/* Does any stream of `rank` wait for `other`? */
+static bool waits(const struct ko_gpu_comm *g, int rank, int other)
+{
+	bool does = meets(g, rank, other);
+
+	for (int k = 0; k < KO_GPU_STREAMS; k++)
+		does = does || slot_waits_for(g, rank, k) == other;
+	return does;
+}
+
+/* Returns one rank that a stream of `rank` waits for. -1: none is known. */
+static int stream_waits_for(const struct ko_gpu_comm *g, int rank, int stream)
+{
+	int peer = slot_waits_for(g, rank, stream);
+
+	for (int r = 0; peer < 0 && stream == 0 && r < g->comm->nranks; r++)
+		if (meets(g, rank, r))
+			peer = r;
+	return peer;
+}
+
+static int waits_for(const struct ko_gpu_comm *g, int rank)
+{
+	int peer = -1;
+
+	for (int k = 0; peer < 0 && k < KO_GPU_STREAMS; k++)
+		peer = stream_waits_for(g, rank, k);
+	return peer;
+}
+
+/* Is a stream of `rank` in an operation? */
+static bool is_busy(const struct ko_gpu_comm *g, int rank)
+{
+	bool busy = false;
+
+	for (int k = 0; k < KO_GPU_STREAMS; k++)
+		busy = busy || stage_of(g, rank, k);
+	return busy;
 }
 
 /* Follows the waits from rank to rank. The rank that waits for nobody is to blame. */
@@ -106,15 +168,14 @@ static void report_silence(struct ko_gpu_comm *g, int peer)
 	struct kolo_comm *c = g->comm;
 	int culprit = find_culprit(g, peer);
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
-	const struct ko_gpu_flags *its = ko_gpu_flags_of(g, culprit, KO_GPU_IN);
-	bool idle = its && value_of(&its->stage) == 0;
+	bool here = ko_gpu_flags_of(g, culprit, KO_GPU_IN), idle = !is_busy(g, culprit);
 
 	ko_comm_fail(
 		c, KOLO_ETIMEDOUT,
 		"%s has kept the others waiting for %d s: its stream %s; noticed by %s, whose stream waits for rank "
 		"%d, in %s or a graph with operations before it. If it is only slow, raise KOLO_TIMEOUT",
 		ko_comm_name(c, culprit, them), c->timeout_ms / 1000,
-		!its   ? "has not done its part" /* what it is at is not seen from another host */
+		!here  ? "has not done its part" /* what it is at is not seen from another host */
 		: idle ? "has not come to the operation"
 		       : "is in an operation and waits for nobody there (a kernel that runs, or its process is stopped)",
 		ko_comm_name(c, c->rank, me), peer, last_operation(g, op));
@@ -150,8 +211,7 @@ static void check_gone(struct ko_gpu_comm *g, const struct watch *w)
 
 	ko_lifelines_look(g->inner->lifelines);
 	for (int k = 0; (life = ko_lifelines_gone(g->inner->lifelines, &k)); k++)
-		if ((waits_for(g, me) == life->rank || meets(g, me, life->rank)) &&
-		    !may_still_come(g, life, w))
+		if (waits(g, me, life->rank) && !may_still_come(g, life, w))
 			report_gone(g, life);
 }
 
@@ -183,6 +243,14 @@ static void let_pass(struct ko_gpu_comm *g)
 		if (ring->out.flags)
 			fail_flags(ring->out.flags, KO_GPU_SLOTS);
 	}
+	for (int r = 0; r < g->comm->nranks; r++) {
+		if (r == g->comm->rank)
+			continue;
+		fail_flags(ko_gpu_board_of(g, r, g->comm->rank, false)->slot[0],
+			   KO_GPU_LANE_BANKS * KO_GPU_LANE_SLOTS);
+		fail_flags(ko_gpu_board_of(g, g->comm->rank, r, true)->slot[0],
+			   KO_GPU_LANE_BANKS * KO_GPU_LANE_SLOTS);
+	}
 	fail_flags(g->own->ready, KO_GPU_PEERS);
 	fail_flags(g->own->done, KO_GPU_PEERS);
 }
@@ -199,20 +267,23 @@ void ko_gpu_let_go(struct ko_gpu_comm *g)
 
 /* ---- The thread ------------------------------------------------------------------------------ */
 
-/* Fails the communicator if this rank's stream has waited too long. */
+/* Fails the communicator if one of this rank's streams has waited too long. */
 static void check_silence(struct ko_gpu_comm *g, struct watch *w)
 {
-	bool looked = atomic_exchange(&g->own->looked.value, 1);
-	int peer = waits_for(g, g->comm->rank);
-	int64_t now = ko_now_ms();
+	int64_t now = ko_now_ms(), paused = now - w->last > PAUSE_MS ? now - w->last : 0;
+	int late = -1;
 
-	if (now - w->last > PAUSE_MS)
-		w->since += now - w->last;
 	w->last = now;
-	if (peer < 0 || !looked)
-		w->since = now;
-	else if (g->comm->timeout_ms && now - w->since >= g->comm->timeout_ms)
-		report_silence(g, peer);
+	for (int k = 0; k < KO_GPU_STREAMS; k++) {
+		bool looked = atomic_exchange(&g->own->where[k].looked.value, 1);
+		int peer = stream_waits_for(g, g->comm->rank, k);
+
+		w->since[k] = peer < 0 || !looked ? now : w->since[k] + paused;
+		if (g->comm->timeout_ms && now - w->since[k] >= g->comm->timeout_ms)
+			late = peer;
+	}
+	if (late >= 0)
+		report_silence(g, late);
 }
 
 /* Ranks of other hosts report failures over the inner communicator's lifelines. */
@@ -241,7 +312,7 @@ static int look(struct ko_gpu_comm *g, struct watch *w)
 	if (g->comm->spread) /* those of other hosts hear it over its lifelines */
 		ko_comm_fail(g->inner, code, "%s", kolo_last_error());
 	let_pass(g);
-	return value_of(&g->own->stage) ? DRAIN_US : FAILED_US;
+	return is_busy(g, g->comm->rank) ? DRAIN_US : FAILED_US;
 }
 
 /* Sleeps until the next look. false: the thread is to end. */
@@ -269,7 +340,7 @@ static bool wait_turn(struct ko_gpu_comm *g, int us)
 /* Moves what can be moved. Returns false if nothing was. */
 static bool move_all(struct ko_gpu_comm *g)
 {
-	bool moved = false;
+	bool moved = g->far && ko_gpu_far_move(g);
 
 	for (int k = 0; k < KO_GPU_RINGS; k++)
 		if (g->rings[k].proxy && ko_gpu_proxy_move(g, &g->rings[k]))
@@ -300,9 +371,11 @@ static int run_proxy(struct ko_gpu_comm *g, struct watch *w)
 static void *watch(void *arg)
 {
 	struct ko_gpu_comm *g = arg;
-	struct watch w = { .since = ko_now_ms(), .last = ko_now_ms(), .moved = ko_now_ns() / 1000 };
+	struct watch w = { .last = ko_now_ms(), .moved = ko_now_ns() / 1000 };
 	int us = 0;
 
+	for (int k = 0; k < KO_GPU_STREAMS; k++)
+		w.since[k] = w.last;
 	while (wait_turn(g, us))
 		us = g->proxies ? run_proxy(g, &w) : look(g, &w);
 	return NULL;

@@ -135,7 +135,9 @@ static int wait_for_all(struct ko_tape *t, bool done)
 	return rc;
 }
 
-int ko_gpu_meet(struct ko_tape *t, bool done)
+/* The stream signals to all others that it has come, and waits until all have come. With `done` it
+ * signals that it has done its part. An operation calls it in turns, the last time with `done`. */
+static int meet(struct ko_tape *t, bool done)
 {
 	int rc = ko_tape_pace(t);
 
@@ -210,11 +212,11 @@ static int do_part(struct ko_tape *t, const struct ko_call *call,
 
 int ko_gpu_direct(struct ko_tape *t, const struct ko_call *call, const struct ko_gpu_places *places)
 {
-	int rc = ko_gpu_meet(t, false);
+	int rc = meet(t, false);
 
 	if (rc == 0)
 		rc = do_part(t, call, places);
-	return rc < 0 ? rc : ko_gpu_meet(t, true);
+	return rc < 0 ? rc : meet(t, true);
 }
 
 struct ko_model ko_gpu_direct_model(const struct ko_tape *t)

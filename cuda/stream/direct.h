@@ -16,11 +16,6 @@ static inline bool ko_gpu_is_direct(const struct ko_gpu_places *places)
 	return places->src.window || places->dst.window;
 }
 
-/* The stream signals to all others that it has come, and waits until all have come. With `done` it
- * signals that it has done its part. An operation calls it in turns, the last time with `done`.
- * Errors: those of ko_tape_flush. */
-int ko_gpu_meet(struct ko_tape *t, bool done);
-
 /* Records the whole operation. The caller ends the tape. Errors: those of ko_tape_flush. */
 int ko_gpu_direct(struct ko_tape *t, const struct ko_call *call,
 		  const struct ko_gpu_places *places);

@@ -1,10 +1,11 @@
-/* Recording a collective (ko_gpu_record): its order among others, the comparison with the
- * neighbours' calls, and the choice between ring, registered memory and all_to_all. */
+/* Recording a collective (ko_gpu_record) or messages (ko_gpu_record_messages): the order among
+ * others, the comparison with the neighbours' calls, and the choice between ring, registered memory
+ * and messages. */
 #include "cuda/stream/record.h"
 #include "cuda/gpu/proxy.h"
 #include "cuda/gpu/window.h"
-#include "cuda/stream/alltoall.h"
 #include "cuda/stream/direct.h"
+#include "cuda/stream/messages.h"
 #include "cuda/stream/moves.h"
 
 #include "comm/coll/collectives.h"
@@ -64,42 +65,54 @@ static bool goes_along(const struct ko_tape *t)
 	       ko_grid_ops.end((enum ko_coll)t->run.desc.coll, &c->agreed.costs, c->nranks, false);
 }
 
+/* What the watching thread calls the operation. */
+static void note_operation(struct ko_gpu_comm *g, const struct ko_desc *desc)
+{
+	pthread_mutex_lock(&g->lock);
+	g->desc = *desc;
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* On the stream everything but its end. */
+static int put(struct ko_moves_tape *m, const struct ko_call *call, size_t slot_len)
+{
+	struct ko_tape *t = &m->tape;
+	struct ko_gpu_places places = ko_gpu_direct_places(t, call);
+	bool pairs = ko_coll_has_messages(call->coll);
+	int rc = compare(t, &places);
+
+	if (rc < 0)
+		return rc;
+	note_operation(t->g, &t->run.desc);
+	t->run.algorithm = pairs || ko_gpu_is_direct(&places) ? KO_DIRECT
+			   : goes_along(t)                    ? KO_GRID
+							      : KO_RING;
+	if (pairs)
+		return ko_gpu_messages(t, &call, 1);
+	if (ko_gpu_is_direct(&places))
+		return ko_gpu_direct(t, call, &places);
+	return goes_along(t) ? ko_gpu_go_along(m, call->src, call->dst)
+			     : ko_gpu_go_round(m, slot_len, call->src, call->dst);
+}
+
 /* With the communicator claimed, and this thread on the GPU. */
 static int perform(struct ko_moves_tape *m, const struct ko_call *call, size_t slot_len,
 		   uint64_t capture)
 {
 	struct ko_tape *t = &m->tape;
-	struct ko_gpu_comm *g = t->g;
-	bool pairs = ko_coll_has_messages(call->coll);
-	struct ko_gpu_places places;
-	int rc;
+	int rc = follow_last(t->g, t->stream, capture);
 
-	if ((rc = follow_last(g, t->stream, capture)) < 0)
+	if (rc < 0)
 		return rc;
-	if (call->comm->nranks == 1) {
-		rc = compute_alone(t, call->src, call->dst);
-		return rc < 0 ? rc : ko_tape_mark_last(g, t->stream, capture);
-	}
-	places = ko_gpu_direct_places(t, call);
-	if ((rc = compare(t, &places)) < 0)
-		return rc;
-	pthread_mutex_lock(&g->lock);
-	g->desc = t->run.desc;
-	pthread_mutex_unlock(&g->lock);
-	t->run.algorithm = pairs || ko_gpu_is_direct(&places) ? KO_DIRECT
-			   : goes_along(t)                    ? KO_GRID
-							      : KO_RING;
-	if (pairs)
-		rc = ko_gpu_alltoall(t, call);
-	else if (ko_gpu_is_direct(&places))
-		rc = ko_gpu_direct(t, call, &places);
-	else if (goes_along(t))
-		rc = ko_gpu_go_along(m, call->src, call->dst);
+	if (call->comm->nranks > 1)
+		rc = put(m, call, slot_len);
 	else
-		rc = ko_gpu_go_round(m, slot_len, call->src, call->dst);
+		rc = ko_coll_has_messages(call->coll) ? ko_gpu_messages(t, &call, 1)
+						      : compute_alone(t, call->src, call->dst);
 	if (rc == 0)
 		rc = ko_tape_end(t);
-	return rc < 0 ? ko_tape_give_up(t, capture, rc) : ko_tape_mark_last(g, t->stream, capture);
+	return rc < 0 ? ko_tape_give_up(t, capture, rc)
+		      : ko_tape_mark_last(t->g, t->stream, capture);
 }
 
 static size_t largest_count(const struct ko_call *call)
@@ -118,9 +131,9 @@ static void count(const struct ko_tape *t)
 	enum ko_coll coll = (enum ko_coll)t->run.desc.coll;
 	struct ko_model model;
 
-	if (ko_coll_has_messages(coll))
-		model = ko_gpu_alltoall_model(t);
-	else if (t->run.algorithm == KO_DIRECT)
+	if (ko_coll_has_messages(coll)) /* they have counted themselves */
+		return;
+	if (t->run.algorithm == KO_DIRECT)
 		model = ko_gpu_direct_model(t);
 	else if (t->run.algorithm == KO_GRID)
 		model = ko_grid_ops.model(&t->run);
@@ -131,31 +144,66 @@ static void count(const struct ko_tape *t)
 	c->counters.model.received += model.received * t->run.size;
 }
 
-/* On the GPU. */
-static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *call,
-		  const struct ko_reducer *red)
+/* Reports whether a stream is captured; of a call that is wrong the others don't hear. */
+static int ask_capture(struct ko_gpu_comm *g, void *stream, uint64_t *out)
 {
-	struct kolo_comm *c = call->comm;
-	size_t n = call->uneven ? largest_count(call) : call->n;
-	size_t slot_len =
-		ko_gpu_slot_len(g, call->coll, n, (size_t)c->nranks, kolo_type_size(call->type));
-	struct ko_moves_tape m = { .tape = { .g = g, .stream = stream } };
-	struct ko_run *run = &m.tape.run;
-	uint64_t capture;
-	int rc = g->driver->capture(g->gpu, stream, &capture);
+	int rc = g->driver->capture(g->gpu, stream, out);
 
 	if (rc < 0)
 		rc = ko_gpu_error(g, rc, "asking whether the stream is captured");
-	if (rc < 0) /* the others wait for this rank; of a call that is wrong they don't hear */
-		return rc == KOLO_EINVAL ? rc : ko_comm_fail(c, rc, "%s", kolo_last_error());
+	return rc == 0 || rc == KOLO_EINVAL ? rc
+					    : ko_comm_fail(g->comm, rc, "%s", kolo_last_error());
+}
+
+/* Can a stream do it? */
+static int check(const struct ko_call *call)
+{
+	const struct kolo_comm *c = call->comm;
+
 	if (ko_coll_reduces((int)call->coll) && c->sums == KO_SUMS_TREE && c->nranks > 1)
 		return ko_fail(KOLO_ENOTSUP,
 			       "rank %d: kolo_%s on a stream: the order of additions '%s' is for "
 			       "calls without a stream; use the order 'ring' or 'grid'",
 			       c->rank, ko_coll_name((int)call->coll), ko_sums_name(c->sums));
-	if ((rc = ko_run_claim(c, call->coll)) < 0)
+	return 0;
+}
+
+/* Fills in the run of a collective that consists of messages. */
+static void plan_messages(struct ko_run *run, const struct ko_call *call)
+{
+	*run = (struct ko_run){ .comm = call->comm,
+				.size = kolo_type_size(call->type),
+				.needs = ko_gpu_messages_need };
+	run->desc = (struct ko_desc){ .n = call->uneven ? 0 : call->n,
+				      .root = call->root,
+				      .coll = (uint8_t)call->coll,
+				      .type = (uint8_t)call->type,
+				      .how = call->uneven ? KO_UNEVEN : 0 };
+}
+
+/* On the GPU. */
+static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *call,
+		  const struct ko_reducer *red)
+{
+	struct kolo_comm *c = call->comm;
+	struct ko_moves_tape m = { .tape = { .g = g, .stream = stream } };
+	struct ko_run *run = &m.tape.run;
+	size_t slot_len = 0;
+	uint64_t capture;
+	int rc = ask_capture(g, stream, &capture);
+
+	if (rc == 0)
+		rc = check(call);
+	if (rc < 0 || (rc = ko_run_claim(c, call->coll)) < 0)
 		return rc;
-	ko_collective_plan(run, call, red, ko_gpu_slot_payload(slot_len));
+	if (ko_coll_has_messages(call->coll)) {
+		plan_messages(run, call);
+	} else {
+		slot_len =
+			ko_gpu_slot_len(g, call->coll, call->uneven ? largest_count(call) : call->n,
+					(size_t)c->nranks, kolo_type_size(call->type));
+		ko_collective_plan(run, call, red, ko_gpu_slot_payload(slot_len));
+	}
 	run->desc.how |= KO_RECORDED;
 	m.tape.captured = capture != 0;
 	rc = ko_run_begin(run);
@@ -168,15 +216,103 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 	return ko_run_end(run, rc);
 }
 
-int ko_gpu_record(struct ko_gpu_comm *g, void *stream, const struct ko_call *call,
-		  const struct ko_reducer *red)
+/* ---- Messages -------------------------------------------------------------------------------- */
+
+/* All streams become one: the first waits for what is on the others, and in the end they wait for
+ * it. */
+static int perform_messages(struct ko_tape *t, const struct ko_gpu_calls *calls, uint64_t capture)
+{
+	struct ko_gpu_comm *g = t->g;
+	int rc = follow_last(g, t->stream, capture);
+
+	if (rc < 0)
+		return rc;
+	note_operation(g, &t->run.desc);
+	for (size_t k = 1; rc == 0 && k < calls->nstreams; k++)
+		rc = ko_tape_let_wait(t, t->stream, calls->streams[k]);
+	if (rc == 0)
+		rc = ko_gpu_messages(t, calls->all, calls->n);
+	if (rc == 0)
+		rc = ko_tape_end(t);
+	for (size_t k = 1; rc == 0 && k < calls->nstreams; k++)
+		rc = ko_tape_let_wait(t, calls->streams[k], t->stream);
+	return rc < 0 ? ko_tape_give_up(t, capture, rc) : ko_tape_mark_last(g, t->stream, capture);
+}
+
+/* Are all streams in the same capture, or in none? */
+static int ask_captures(struct ko_gpu_comm *g, const struct ko_gpu_calls *calls, uint64_t *capture)
+{
+	uint64_t other;
+	int rc = ask_capture(g, calls->streams[0], capture);
+
+	for (size_t k = 1; rc == 0 && k < calls->nstreams; k++) {
+		rc = ask_capture(g, calls->streams[k], &other);
+		if (rc == 0 && other != *capture)
+			rc = ko_fail(
+				KOLO_EINVAL,
+				"rank %d: a group of sends and recvs: some of its streams are captured, "
+				"and others are not, or for another graph",
+				g->comm->rank);
+	}
+	return rc;
+}
+
+/* On the GPU. */
+static int record_messages(struct ko_gpu_comm *g, const struct ko_gpu_calls *calls)
+{
+	const struct ko_call *first = calls->all[0];
+	enum ko_coll coll = calls->n == 1 ? first->coll : KO_GROUP;
+	struct ko_tape t = { .g = g, .stream = calls->streams[0] };
+	uint64_t capture;
+	int rc = ask_captures(g, calls, &capture);
+
+	if (rc < 0 || (rc = ko_run_claim(g->comm, coll)) < 0)
+		return rc;
+	t.captured = capture != 0;
+	t.run = (struct ko_run){ .comm = g->comm, .needs = ko_gpu_messages_need };
+	t.run.desc = (struct ko_desc){ .n = calls->n == 1 ? first->n : calls->n,
+				       .root = calls->n == 1 ? first->root : -1,
+				       .coll = (uint8_t)coll,
+				       .type = (uint8_t)first->type,
+				       .how = KO_RECORDED };
+	rc = ko_run_begin_p2p(&t.run);
+	if (rc == 0)
+		rc = perform_messages(&t, calls, capture);
+	g->comm->counters.p2p_ops += rc == 0;
+	return ko_run_end(&t.run, rc);
+}
+
+/* ---- Both ------------------------------------------------------------------------------------ */
+
+/* The others wait for this rank. */
+static int enter(struct ko_gpu_comm *g)
 {
 	int rc = g->driver->enter(g->gpu);
 
-	if (rc < 0) /* the others wait for this rank */
-		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s",
-				    kolo_last_error());
+	return rc < 0 ? ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s",
+				     kolo_last_error())
+		      : 0;
+}
+
+int ko_gpu_record(struct ko_gpu_comm *g, void *stream, const struct ko_call *call,
+		  const struct ko_reducer *red)
+{
+	int rc = enter(g);
+
+	if (rc < 0)
+		return rc;
 	rc = record(g, stream, call, red);
+	g->driver->leave(g->gpu);
+	return rc;
+}
+
+int ko_gpu_record_messages(struct ko_gpu_comm *g, const struct ko_gpu_calls *calls)
+{
+	int rc = enter(g);
+
+	if (rc < 0)
+		return rc;
+	rc = record_messages(g, calls);
 	g->driver->leave(g->gpu);
 	return rc;
 }

@@ -18,10 +18,15 @@ void ko_tape_flag(struct ko_tape *t, enum ko_flag_kind kind, uint32_t value, cha
 
 static void tell(struct ko_tape *t, uint32_t stage)
 {
+	size_t where = offsetof(struct ko_gpu_flags, where) +
+		       (size_t)t->number * sizeof(struct ko_gpu_where);
+
 	if (!t->watched)
 		return;
-	ko_tape_flag(t, KO_FLAG_WRITE, stage, t->g->gpu_own, offsetof(struct ko_gpu_flags, stage));
-	ko_tape_flag(t, KO_FLAG_WRITE, 0, t->g->gpu_own, offsetof(struct ko_gpu_flags, looked));
+	ko_tape_flag(t, KO_FLAG_WRITE, stage, t->g->gpu_own,
+		     where + offsetof(struct ko_gpu_where, stage));
+	ko_tape_flag(t, KO_FLAG_WRITE, 0, t->g->gpu_own,
+		     where + offsetof(struct ko_gpu_where, looked));
 }
 
 void ko_tape_stage(struct ko_tape *t, uint32_t stage)
@@ -102,6 +107,17 @@ int ko_tape_mark_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
 	return 0;
 }
 
+int ko_tape_let_wait(struct ko_tape *t, void *waits, void *comes)
+{
+	struct ko_gpu_comm *g = t->g;
+	void *event = t->captured ? g->captured.event : g->last.event;
+	int rc = g->driver->event_record(g->gpu, event, comes);
+
+	if (rc == 0)
+		rc = g->driver->event_await(g->gpu, waits, event);
+	return rc < 0 ? ko_gpu_error(g, rc, "letting one stream wait for another") : 0;
+}
+
 int ko_tape_give_up(struct ko_tape *t, uint64_t capture, int rc)
 {
 	char why[KO_TEXT];
@@ -128,24 +144,60 @@ int ko_tape_compute(struct ko_tape *t, struct ko_gpu_job job, size_t n)
 	return rc < 0 ? ko_gpu_error(t->g, rc, "launching a kernel") : 0;
 }
 
+int ko_tape_copy(struct ko_tape *t, enum kolo_type type, void *to, const void *from, size_t n)
+{
+	const struct ko_gpu_job job = { .n = n,
+					.type = type,
+					.unless = t->g->own ? ko_gpu_failed_flag(t->g) : NULL,
+					.nins = 1,
+					.ins = { from },
+					.nouts = 1,
+					.outs = { to } };
+	int rc;
+
+	if (n == 0 || to == from)
+		return 0;
+	rc = t->g->driver->compute(t->g->gpu, t->stream, &job);
+	return rc < 0 ? ko_gpu_error(t->g, rc, "launching a kernel") : 0;
+}
+
 /* Otherwise the driver's queue of launches fills up, and the thread that blocks there may be the
  * one that must launch what empties it. The wait ends when the communicator fails, because then the
  * stream goes on. */
-int ko_tape_pace(struct ko_tape *t)
+int ko_tape_try_pace(struct ko_tape *t)
 {
 	struct ko_gpu_comm *g = t->g;
-	unsigned k = g->moves / KO_GPU_PACE;
+	struct ko_gpu_pace *pace = &g->pace[t->number];
+	unsigned k = pace->moves / KO_GPU_PACE;
 	int rc;
 
-	if (t->captured || g->moves++ % KO_GPU_PACE)
+	if (t->captured)
 		return 0;
-	rc = ko_tape_flush(t);
-	if (rc == 0 && (rc = g->driver->event_record(g->gpu, g->pace[k % 2], t->stream)) < 0)
-		rc = ko_gpu_error(g, rc, "recording an event");
-	while (rc == 0 && k > 0 &&
-	       g->driver->event_poll(g->gpu, g->pace[(k - 1) % 2]) == KO_EAGAIN) {
-		nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
-		rc = ko_roster_cause(t->run.comm->roster);
+	if (pace->moves % KO_GPU_PACE == 0) {
+		if ((rc = ko_tape_flush(t)) < 0)
+			return rc;
+		if (k > 0 && g->driver->event_poll(g->gpu, pace->event[(k - 1) % 2]) == KO_EAGAIN)
+			return KO_EAGAIN;
+		rc = g->driver->event_record(g->gpu, pace->event[k % 2], t->stream);
+		if (rc < 0)
+			return ko_gpu_error(g, rc, "recording an event");
 	}
+	pace->moves++;
+	return 0;
+}
+
+int ko_tape_nap(const struct ko_tape *t)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+	return ko_roster_cause(t->run.comm->roster);
+}
+
+int ko_tape_pace(struct ko_tape *t)
+{
+	int rc;
+
+	while ((rc = ko_tape_try_pace(t)) == KO_EAGAIN)
+		if ((rc = ko_tape_nap(t)) < 0)
+			return rc;
 	return rc;
 }

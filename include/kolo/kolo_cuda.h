@@ -1,10 +1,10 @@
-/* Kolo on CUDA streams: the collectives of kolo.h on GPU memory, in the order of a stream.
+/* Kolo on CUDA streams: the operations of kolo.h on GPU memory, in the order of a stream.
  *
- * Make a queue from a stream and pass it to the collectives of kolo.h like any other queue. The
- * call puts the collective on the stream and returns. The collective starts when all earlier work
+ * Make a queue from a stream and pass it to the operations of kolo.h like any other queue. The
+ * call puts the operation on the stream and returns. The operation starts when all earlier work
  * of the stream is done. Later work on the stream finds its result. src and dst are memory that
  * the stream's GPU can read and write: its own memory, managed memory, or host memory that was
- * registered with CUDA. While the collective runs it needs nothing on the host from the call, so
+ * registered with CUDA. While the operation runs it needs nothing on the host from the call, so
  * a stream may capture it for a graph.
  *
  * Programs need nothing of CUDA to compile or link this. The first queue loads libkolo_cuda.so
@@ -32,43 +32,40 @@ struct CUstream_st; /* CUstream and cudaStream_t of CUDA are pointers to it */
  * communicator that was used with the queue. kolo_event_record and kolo_queue_wait_event return
  * KOLO_ENOTSUP for it: the stream has events of its own.
  *
- * These collectives take such a queue; others return KOLO_ENOTSUP:
+ * All operations of kolo.h take such a queue. Reductions need the order of additions "ring" or
+ * "grid" (kolo_comm_order), or they return KOLO_ENOTSUP.
  *
- *     all_reduce, reduce, broadcast, reduce_scatter, reduce_scatter_v,
- *     all_gather, all_gather_v, barrier
- *                       always; those that reduce in the orders of
- *                       additions "ring" and "grid" (kolo_comm_order)
- *     all_to_all, gather, scatter
- *                       up to 16 ranks on one host whose GPUs reach
- *                       each other, if the communicator was made
- *                       without a transport by name
- *
- * The first all_to_all, gather or scatter on a communicator makes memory: it blocks and can't be
- * captured.
+ * A send or recv needs GPUs that have joined: all ranks call kolo_cuda_connect, or a collective
+ * with a stream, before it. A short send does not wait for its recv. A long one occupies the
+ * stream until most of it has been received. Sends and recvs of one group (kolo_group_begin) are
+ * one step on all streams that they name: it begins when all of these have come to it. They don't
+ * wait for each other, with one exception: a group has two streams of Kolo's for long sends to
+ * different ranks, and two for long recvs. So of three long ones, one that nobody takes may hold up
+ * another. A send that is captured is for a recv that is captured.
  *
  * All ranks must call with such a queue. Each rank uses one GPU with a communicator: that of its
  * first queue. Several ranks may share a GPU. If calls on one communicator name several streams,
  * they are done in the order of the calls. A call without a queue, or with a queue from
  * kolo_queue_create, does not wait for work on streams.
  *
- * Blocking: the call returns when the collective is on the stream. If ranks are threads of one
+ * Blocking: the call returns when the operation is on the stream. If ranks are threads of one
  * process, it first waits, at most the timeout, until other ranks have called too: its
- * neighbours, or all of these threads for all_to_all, gather, scatter and registered memory. So a
+ * neighbours, all of these threads for registered memory, or the other ends of messages. So a
  * thread that uses several ranks calls for them in one group. A call may also block while more
  * than about 256 recorded steps are still waiting on the stream.
  *
- * Paths: GPUs of one host that are neighbours in the ring must reach each other's memory. Between
- * hosts, bytes go by a thread of the communicator over the transport between hosts. If the
- * communicator was made with a transport by name, all bytes go that way; name "shm" for GPUs that
- * can't reach each other. These bytes come from and go to host memory, or the GPU's own memory if
- * the RDMA cards can use that.
+ * Paths: GPUs of one host that are neighbours in the ring must reach each other's memory. If others
+ * don't, messages go by the host. Between hosts, bytes go by a thread of the communicator over the
+ * transport between hosts. If the communicator was made with a transport by name, all bytes go
+ * that way; name "shm" for GPUs that can't reach each other. These bytes come from and go to host
+ * memory, or, in a ring, the GPU's own memory if the RDMA cards can use that.
  *
  * Failures: if a rank dies, or keeps others waiting on a stream for longer than the timeout, the
  * communicator fails (kolo_comm_status). Work on the streams of its ranks continues without
  * waiting. dst is undefined. Other ranks' registered memory is left alone, except by kernels that
  * already run or just begin. Between threads of one process the calls wait, so the calls fail.
  *
- * Graphs: a captured collective may be replayed any number of times. All ranks replay alike. Each
+ * Graphs: a captured operation may be replayed any number of times. All ranks replay alike. Each
  * replay comes after the communicator's other work on a stream: the caller makes the order
  * between a graph and other streams. Replays must be over before the communicator is destroyed.
  * Threads of one process launch their graphs only after all of them have instantiated and
@@ -78,11 +75,13 @@ struct CUstream_st; /* CUstream and cudaStream_t of CUDA are pointers to it */
  * Errors: KOLO_EINVAL, KOLO_ENOMEM; KOLO_ENOTSUP: this build, driver or device can't do it. */
 int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out);
 
-/* Joins the GPUs of a communicator's ranks. It makes memory for slots (KOLO_CUDA_MEMORY bytes on
- * each GPU, four times as much in the order "grid"), which the neighbours map, and a thread that
- * watches. A collective; blocks. Without it the first collective with such a queue does it. It
- * returns KOLO_EINVAL in a group. A failure on one rank is a failure on all ranks. The communicator
- * then still works without GPUs; kolo_comm_status reports whether it does.
+/* Joins the GPUs of a communicator's ranks. It makes memory for slots, which other ranks map, and a
+ * thread that watches. On each GPU the slots have twice KOLO_CUDA_MEMORY bytes: for collectives,
+ * and for messages between GPUs of a host. In the order "grid" it is five times as much. Slots
+ * for messages between hosts have KOLO_CUDA_MEMORY bytes of pinned host memory. A collective;
+ * blocks. Without it the first collective with such a queue does it. It returns KOLO_EINVAL in a
+ * group. A failure on one rank is a failure on all ranks. The communicator then still works without
+ * GPUs; kolo_comm_status reports whether it does.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS, and those of the collectives. */
 int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue);

@@ -26,12 +26,18 @@ struct ko_gpu {
 	struct ko_gpu_info info;
 };
 
-struct event {
-	atomic_int holders; /* streams go on to use one that was destroyed */
+/* A record of an event. In a graph it is reached again with each launch. */
+struct node {
+	atomic_int holders;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	uint64_t recorded, reached; /* how often; reached <= recorded */
-	uint64_t capture;           /* that it was last recorded in; 0: none */
+	uint64_t reached; /* how often */
+};
+
+struct event {
+	pthread_mutex_t lock;
+	struct node *node; /* of its last record; NULL: none yet */
+	uint64_t capture;  /* that it was last recorded in; 0: none */
 };
 
 struct item {
@@ -43,8 +49,8 @@ struct item {
 	void *to; /* `len` bytes of it become 0, or a copy of those at `from` */
 	const void *from;
 	size_t len;
-	struct event *event;
-	uint64_t number;
+	struct node *node;
+	uint64_t number; /* RECORD: it is reached so often then. AWAIT: that it must be */
 	void (*fn)(void *arg);
 	void *arg;
 };
@@ -62,13 +68,26 @@ struct t_stream {
 	struct list list; /* what it was given; the first `done` of it are */
 	size_t done;
 	bool closing;
-	uint64_t capture; /* what it is given goes into `graph` */
+	uint64_t capture;   /* what it is given goes into `graph` */
+	bool begun_by_test; /* the capture; others have joined it by an event */
 	struct list graph;
+	struct t_stream *next; /* of all that are captured */
 };
 
+enum { MAX_BRANCHES = 16, MAX_NODES = 4096 };
+
+/* What was captured from the stream where the capture began, and from those that joined it, each of
+ * which has a stream here. A node is the record of an event in it. */
 struct t_graph {
-	struct list list;
+	struct list list[MAX_BRANCHES];
+	struct t_stream *branch[MAX_BRANCHES];
+	int nlists, nnodes;
+	struct node *nodes[MAX_NODES];
+	uint64_t launches;
 };
+
+static pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct t_stream *captured;
 
 enum { MAX_PINS = 1024, MAX_ALLOCATIONS = 4096 };
 
@@ -235,28 +254,28 @@ static void do_kernel(const struct ko_gpu_job *j)
 	free(z);
 }
 
-static void let_go(struct event *e)
+static void let_go(struct node *node)
 {
-	if (atomic_fetch_sub(&e->holders, 1) == 1)
-		free(e);
+	if (node && atomic_fetch_sub(&node->holders, 1) == 1)
+		free(node);
 }
 
-static void reach_event(struct event *e, uint64_t number)
+static void reach_node(struct node *node, uint64_t number)
 {
-	pthread_mutex_lock(&e->lock);
-	e->reached = number > e->reached ? number : e->reached;
-	pthread_cond_broadcast(&e->changed);
-	pthread_mutex_unlock(&e->lock);
-	let_go(e);
+	pthread_mutex_lock(&node->lock);
+	node->reached = number;
+	pthread_cond_broadcast(&node->changed);
+	pthread_mutex_unlock(&node->lock);
+	let_go(node);
 }
 
-static void await_event(struct event *e, uint64_t number)
+static void await_node(struct node *node, uint64_t number)
 {
-	pthread_mutex_lock(&e->lock);
-	while (e->reached < number)
-		pthread_cond_wait(&e->changed, &e->lock);
-	pthread_mutex_unlock(&e->lock);
-	let_go(e);
+	pthread_mutex_lock(&node->lock);
+	while (node->reached < number)
+		pthread_cond_wait(&node->changed, &node->lock);
+	pthread_mutex_unlock(&node->lock);
+	let_go(node);
 }
 
 static void do_item(const struct item *item)
@@ -271,8 +290,8 @@ static void do_item(const struct item *item)
 	case ZERO: t_zero_launch(&item->work); break;
 	case CLEAR: memset(item->to, 0, item->len); break;
 	case COPY: memcpy(item->to, item->from, item->len); break;
-	case RECORD: reach_event(item->event, item->number); break;
-	case AWAIT: await_event(item->event, item->number); break;
+	case RECORD: reach_node(item->node, item->number); break;
+	case AWAIT: await_node(item->node, item->number); break;
 	case CALL: item->fn(item->arg); break;
 	}
 }
@@ -314,14 +333,29 @@ static void *work(void *arg)
 	return NULL;
 }
 
+/* For the stream to do: it holds the node until then. */
 static void give(struct t_stream *s, const struct item *item)
 {
-	if (item->event)
-		atomic_fetch_add(&item->event->holders, 1);
+	if (item->node)
+		atomic_fetch_add(&item->node->holders, 1);
 	pthread_mutex_lock(&s->lock);
-	append(s->capture ? &s->graph : &s->list, item);
+	append(&s->list, item);
 	pthread_cond_signal(&s->filled);
 	pthread_mutex_unlock(&s->lock);
+}
+
+/* What the program or Kolo puts on the stream. */
+static void put_item(struct t_stream *s, const struct item *item)
+{
+	bool later;
+
+	pthread_mutex_lock(&s->lock);
+	later = s->capture;
+	if (later)
+		append(&s->graph, item);
+	pthread_mutex_unlock(&s->lock);
+	if (!later)
+		give(s, item);
 }
 
 static void describe(struct ko_gpu *gpu, int number)
@@ -359,12 +393,12 @@ void t_stream_destroy(struct t_stream *s)
 
 void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg)
 {
-	give(s, &(struct item){ .kind = CALL, .fn = fn, .arg = arg });
+	put_item(s, &(struct item){ .kind = CALL, .fn = fn, .arg = arg });
 }
 
 void t_stream_copy(struct t_stream *s, void *to, const void *from, size_t len)
 {
-	give(s, &(struct item){ .kind = COPY, .to = to, .from = from, .len = len });
+	put_item(s, &(struct item){ .kind = COPY, .to = to, .from = from, .len = len });
 }
 
 void t_gpu_copy(void *to, const void *from, size_t len)
@@ -380,36 +414,91 @@ void t_stream_finish(struct t_stream *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void t_capture_begin(struct t_stream *s)
+static void begin_capture(struct t_stream *s, uint64_t capture, bool by_test)
 {
 	pthread_mutex_lock(&s->lock);
-	s->capture = atomic_fetch_add(&captures, 1) + 1;
+	s->capture = capture;
+	s->begun_by_test = by_test;
 	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_lock(&capture_lock);
+	s->next = captured;
+	captured = s;
+	pthread_mutex_unlock(&capture_lock);
+}
+
+void t_capture_begin(struct t_stream *s)
+{
+	begin_capture(s, atomic_fetch_add(&captures, 1) + 1, true);
+}
+
+/* Moves what was captured from a stream into the graph. */
+static void take_branch(struct t_graph *g, struct t_stream *s)
+{
+	int k = s->begun_by_test ? 0 : g->nlists++;
+
+	if (k == MAX_BRANCHES)
+		abort();
+	pthread_mutex_lock(&s->lock);
+	g->list[k] = s->graph;
+	s->graph = (struct list){ 0 };
+	s->capture = 0;
+	pthread_mutex_unlock(&s->lock);
+	if (k > 0)
+		g->branch[k] = t_stream_create(s->gpu.info.ordinal);
+	for (size_t i = 0; i < g->list[k].n; i++) {
+		const struct item *item = &g->list[k].items[i];
+
+		if (item->kind != RECORD)
+			continue;
+		if (g->nnodes == MAX_NODES)
+			abort();
+		g->nodes[g->nnodes++] = item->node;
+	}
 }
 
 struct t_graph *t_capture_end(struct t_stream *s)
 {
 	struct t_graph *g = calloc(1, sizeof(*g));
+	struct t_stream **at = &captured, *one;
+	uint64_t capture = s->capture;
 
 	if (!g)
 		abort();
-	pthread_mutex_lock(&s->lock);
-	g->list = s->graph;
-	s->graph = (struct list){ 0 };
-	s->capture = 0;
-	pthread_mutex_unlock(&s->lock);
+	g->nlists = 1;
+	pthread_mutex_lock(&capture_lock);
+	while ((one = *at)) {
+		if (one->capture != capture) {
+			at = &one->next;
+			continue;
+		}
+		*at = one->next;
+		take_branch(g, one);
+	}
+	pthread_mutex_unlock(&capture_lock);
 	return g;
 }
 
 void t_graph_launch(struct t_graph *g, struct t_stream *s)
 {
-	for (size_t k = 0; k < g->list.n; k++)
-		give(s, &g->list.items[k]);
+	g->launches++;
+	for (int k = 0; k < g->nlists; k++)
+		for (size_t i = 0; i < g->list[k].n; i++) {
+			struct item *item = &g->list[k].items[i];
+
+			item->number = g->launches; /* if it has a node */
+			give(k ? g->branch[k] : s, item);
+		}
 }
 
 void t_graph_destroy(struct t_graph *g)
 {
-	free(g->list.items);
+	for (int k = 0; k < g->nlists; k++) {
+		if (k > 0)
+			t_stream_destroy(g->branch[k]);
+		free(g->list[k].items);
+	}
+	for (int k = 0; k < g->nnodes; k++)
+		let_go(g->nodes[k]);
 	free(g);
 }
 
@@ -421,6 +510,18 @@ static uint64_t capture_of(struct t_stream *s)
 	capture = s->capture;
 	pthread_mutex_unlock(&s->lock);
 	return capture;
+}
+
+/* Is some stream in this capture? */
+static bool is_open(uint64_t capture)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&capture_lock);
+	for (struct t_stream *s = captured; s; s = s->next)
+		found = found || s->capture == capture;
+	pthread_mutex_unlock(&capture_lock);
+	return found;
 }
 
 /* ---- The driver's table ---------------------------------------------------------------------- */
@@ -706,7 +807,7 @@ static int flags(struct ko_gpu *gpu, void *stream, const struct ko_flag_op *ops,
 	if (n > KO_DRIVER_OPS)
 		return fail(KOLO_ESYS, "too many ops");
 	memcpy(item.ops, ops, (size_t)n * sizeof(*ops));
-	give(stream, &item);
+	put_item(stream, &item);
 	return 0;
 }
 
@@ -730,7 +831,7 @@ static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *jo
 	(void)gpu;
 	if (rc == 0) {
 		atomic_fetch_add(&unlike, !are_alike(job));
-		give(stream, &(struct item){ .kind = KERNEL, .job = *job });
+		put_item(stream, &(struct item){ .kind = KERNEL, .job = *job });
 	}
 	return rc;
 }
@@ -741,7 +842,7 @@ static int zero(struct ko_gpu *gpu, void *stream, const struct kolo_zero_work *w
 
 	(void)gpu;
 	if (rc == 0)
-		give(stream, &(struct item){ .kind = ZERO, .work = *work });
+		put_item(stream, &(struct item){ .kind = ZERO, .work = *work });
 	return rc;
 }
 
@@ -751,7 +852,7 @@ static int clear(struct ko_gpu *gpu, void *stream, void *memory, size_t len)
 
 	(void)gpu;
 	if (rc == 0)
-		give(stream, &(struct item){ .kind = CLEAR, .to = memory, .len = len });
+		put_item(stream, &(struct item){ .kind = CLEAR, .to = memory, .len = len });
 	return rc;
 }
 
@@ -767,7 +868,8 @@ static int copy(struct ko_gpu *gpu, void *stream, void *to, const void *from, si
 	if (rc == 0 && mixed)
 		rc = fail(KOLO_ESYS, "a copy of memory of which some is pinned");
 	if (rc == 0)
-		give(stream, &(struct item){ .kind = COPY, .to = to, .from = from, .len = len });
+		put_item(stream,
+			 &(struct item){ .kind = COPY, .to = to, .from = from, .len = len });
 	return rc;
 }
 
@@ -783,8 +885,6 @@ static int event_create(struct ko_gpu *gpu, void **out)
 	if (!e)
 		return fail(KOLO_ENOMEM, "no memory");
 	pthread_mutex_init(&e->lock, NULL);
-	pthread_cond_init(&e->changed, NULL);
-	atomic_store(&e->holders, 1);
 	atomic_fetch_add(&live, 1);
 	*out = e;
 	return 0;
@@ -792,83 +892,112 @@ static int event_create(struct ko_gpu *gpu, void **out)
 
 static void event_destroy(struct ko_gpu *gpu, void *event)
 {
+	struct event *e = event;
+
 	(void)gpu;
-	let_go(event);
+	let_go(e->node);
+	free(e);
 	atomic_fetch_sub(&live, 1);
 }
 
 static int event_record(struct ko_gpu *gpu, void *event, void *stream)
 {
 	struct event *e = event;
-	struct item item = { .kind = RECORD, .event = e };
+	struct node *node;
 	uint64_t capture = capture_of(stream);
 	int rc = may_fail_inside();
 
 	(void)gpu;
 	if (rc < 0)
 		return rc;
+	node = calloc(1, sizeof(*node));
+	if (!node)
+		abort();
+	pthread_mutex_init(&node->lock, NULL);
+	pthread_cond_init(&node->changed, NULL);
+	atomic_store(&node->holders, capture ? 2 : 1); /* the event, and the graph */
+	put_item(stream, &(struct item){ .kind = RECORD, .node = node, .number = 1 });
 	pthread_mutex_lock(&e->lock);
+	let_go(e->node);
+	e->node = node;
 	e->capture = capture;
-	if (!capture)
-		item.number = ++e->recorded;
 	pthread_mutex_unlock(&e->lock);
-	if (!capture)
-		give(stream, &item);
 	return 0;
 }
 
-/* CUDA forbids to wait for what a capture has not recorded, and for what one has elsewhere. */
+/* Its last record, which the caller lets go. NULL: there is none. */
+static struct node *node_of(struct event *e, uint64_t *capture)
+{
+	struct node *node;
+
+	pthread_mutex_lock(&e->lock);
+	node = e->node;
+	if (node)
+		atomic_fetch_add(&node->holders, 1);
+	*capture = e->capture;
+	pthread_mutex_unlock(&e->lock);
+	return node;
+}
+
+/* CUDA forbids to wait for what a capture has not recorded, and for what another one has. A stream
+ * that is not captured joins the capture of what it waits for. */
 static int event_await(struct ko_gpu *gpu, void *stream, void *event)
 {
-	struct event *e = event;
-	struct item item = { .kind = AWAIT, .event = e };
-	uint64_t capture = capture_of(stream);
-	bool isolated;
+	uint64_t capture = capture_of(stream), its;
 	int rc = may_fail_inside();
+	struct node *node;
 
 	(void)gpu;
 	if (rc < 0)
 		return rc;
-	pthread_mutex_lock(&e->lock);
-	isolated = e->capture != capture;
-	item.number = e->recorded;
-	pthread_mutex_unlock(&e->lock);
-	if (isolated)
-		return fail(KOLO_ESYS, "an event from outside of the capture, or from another one");
-	if (!capture)
-		give(stream, &item);
-	return 0;
+	node = node_of(event, &its);
+	if (!capture && its && is_open(its))
+		begin_capture(stream, its, false);
+	else if (its != capture)
+		rc = fail(KOLO_ESYS, "an event from outside of the capture, or from another one");
+	if (rc == 0 && node)
+		put_item(stream, &(struct item){ .kind = AWAIT, .node = node, .number = 1 });
+	let_go(node);
+	return rc;
 }
 
 static int event_poll(struct ko_gpu *gpu, void *event)
 {
-	struct event *e = event;
-	int rc;
+	uint64_t capture;
+	struct node *node;
+	int rc = 0;
 
 	(void)gpu;
 	if (depth == 0)
 		return fail(KOLO_ESYS, "no GPU was entered on this thread");
-	pthread_mutex_lock(&e->lock);
-	rc = e->capture                 ? fail(KOLO_ESYS, "an event that a capture has recorded")
-	     : e->reached < e->recorded ? KO_EAGAIN
-					: 0;
-	pthread_mutex_unlock(&e->lock);
+	node = node_of(event, &capture);
+	if (capture)
+		rc = fail(KOLO_ESYS, "an event that a capture has recorded");
+	else if (node) {
+		pthread_mutex_lock(&node->lock);
+		rc = node->reached ? 0 : KO_EAGAIN;
+		pthread_mutex_unlock(&node->lock);
+	}
+	let_go(node);
 	return rc;
 }
 
 static int event_finish(struct ko_gpu *gpu, void *event)
 {
-	struct event *e = event;
+	uint64_t capture;
+	struct node *node;
 	int rc = may_fail_inside();
 
 	(void)gpu;
 	if (rc < 0)
 		return rc;
-	pthread_mutex_lock(&e->lock);
-	rc = e->capture ? fail(KOLO_ESYS, "an event that a capture has recorded") : 0;
-	while (rc == 0 && e->reached < e->recorded)
-		pthread_cond_wait(&e->changed, &e->lock);
-	pthread_mutex_unlock(&e->lock);
+	node = node_of(event, &capture);
+	if (capture)
+		rc = fail(KOLO_ESYS, "an event that a capture has recorded");
+	if (!node || capture)
+		let_go(node);
+	else
+		await_node(node, 1);
 	return rc;
 }
 

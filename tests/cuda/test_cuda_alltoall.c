@@ -1,6 +1,6 @@
-/* all_to_all, gather and scatter on CUDA streams: each block comes where it belongs, in the order
- * of streams, in graphs; and ranks that die. On GPUs made of threads, and on real ones by make
- * check-cuda. */
+/* all_to_all, gather and scatter on CUDA streams, with counts and without: each block comes where
+ * it belongs, in the order of streams, in graphs, over every transport; and ranks that die. On GPUs
+ * made of threads, and on real ones by make check-cuda. */
 #include "comm/core/comm.h"
 #include "tests/cuda/gpu_ranks.h"
 
@@ -116,6 +116,96 @@ static void every_block_comes_where_it_belongs(void **state)
 	(void)state;
 	for_every_number_of_ranks(every_block);
 	for_ranks_of_both_kinds(every_block);
+	for_every_proxy(every_block, NULL);
+}
+
+/* Elements that `from` has for `to` in round k; all ranks know. */
+static size_t count_of(int k, int from, int to)
+{
+	uint64_t seed = (uint64_t)(k * 1009 + from * 97 + to * 13 + 1);
+
+	t_random(&seed);
+	return t_random(&seed) % 4 ? t_random(&seed) % 3000 : 0;
+}
+
+static size_t fill_parts(int *x, int from, const size_t *counts, int nranks)
+{
+	size_t at = 0;
+
+	for (int to = 0; to < nranks; to++) {
+		fill(x + at, from, to, counts[to]);
+		at += counts[to];
+	}
+	return at;
+}
+
+static void all_to_all_v(const struct rank *me, int rank, int nranks, struct vectors v, int k)
+{
+	size_t sent[MAX_RANKS], received[MAX_RANKS], at = 0;
+
+	for (int r = 0; r < nranks; r++) {
+		sent[r] = count_of(k, rank, r);
+		received[r] = count_of(k, r, rank);
+	}
+	fill_parts(v.src, rank, sent, nranks);
+	CHECK(kolo_all_to_all_v(me->c, v.src, sent, v.dst, received, KOLO_I32, me->q) == 0);
+	memset(sent, 0xff, sizeof(sent)); /* they were read during the call */
+	CHECK(kolo_queue_wait(me->q) == 0);
+	for (int r = 0; r < nranks; r++) {
+		check(v.dst + at, r, rank, received[r]);
+		at += received[r];
+	}
+}
+
+static void gather_and_scatter_v(const struct rank *me, int rank, int nranks, struct vectors v,
+				 int k, int root)
+{
+	size_t counts[MAX_RANKS], at = 0, n = count_of(k, rank, rank);
+	const size_t *its = rank == root ? counts : NULL;
+
+	for (int r = 0; r < nranks; r++)
+		counts[r] = count_of(k, r, r);
+	fill(v.src, rank, root, n);
+	CHECK(kolo_gather_v(me->c, v.src, n, rank == root ? v.dst : NULL, its, KOLO_I32, root,
+			    me->q) == 0 &&
+	      kolo_queue_wait(me->q) == 0);
+	for (int r = 0; r < nranks && rank == root; r++) {
+		check(v.dst + at, r, root, counts[r]);
+		at += counts[r];
+	}
+	fill_parts(v.src, root, counts, nranks);
+	CHECK(kolo_scatter_v(me->c, rank == root ? v.src : NULL, its, v.dst, n, KOLO_I32, root,
+			     me->q) == 0 &&
+	      kolo_queue_wait(me->q) == 0);
+	check(v.dst, root, rank, n);
+}
+
+static void every_part(struct t_rank *r)
+{
+	struct rank me = start_small(r);
+	struct vectors v = make();
+	struct kolo_stats stats;
+
+	shake(7 + (unsigned)r->rank);
+	for (int k = 0; k < 6; k++) {
+		all_to_all_v(&me, r->rank, r->nranks, v, k);
+		for (int root = 0; root < r->nranks; root++)
+			gather_and_scatter_v(&me, r->rank, r->nranks, v, k, root);
+	}
+	shake(0);
+	CHECK(kolo_comm_stats(me.c, &stats) == 0);
+	CHECK(stats.sent_bytes == stats.model_sent_bytes &&
+	      stats.received_bytes == stats.model_received_bytes);
+	end(&me);
+	give_back(&v);
+}
+
+static void parts_of_different_lengths_do_too(void **state)
+{
+	(void)state;
+	for_every_number_of_ranks(every_part);
+	for_ranks_of_both_kinds(every_part);
+	for_every_proxy(every_part, NULL);
 }
 
 /* Without waiting on the host: what comes is sent on, and comes back. */
@@ -162,9 +252,10 @@ static void one_comes_behind_the_other(void **state)
 	t_processes(3, rounds, NULL);
 	t_threads(3, rounds, NULL);
 	for_ranks_of_both_kinds(rounds);
+	for_every_proxy(rounds, NULL);
 }
 
-/* One thread for all ranks, in a group; the first call makes the memory. */
+/* One thread for all ranks, in a group. */
 static struct rank everyone[3];
 static struct vectors their[3];
 static _Atomic int made;
@@ -238,48 +329,12 @@ static void a_killed_rank_is_named_and_streams_go_on(void **state)
 	}
 }
 
-static void refuse(struct t_rank *r)
-{
-	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
-	struct vectors v = make();
-	size_t counts[2] = { 1, 1 };
-	int rc;
-
-	if (transport) {
-		CHECK(kolo_all_to_all(me.c, v.src, v.dst, 1, KOLO_I32, me.q) == KOLO_ENOTSUP);
-		CHECK(strstr(kolo_last_error(), "GPUs reach each other"));
-	} else {
-		CHECK(kolo_cuda_connect(me.c, me.q) == 0);
-		t_capture_begin(me.stream);
-		rc = kolo_gather(me.c, v.src, v.dst, 1, KOLO_I32, 0, me.q);
-		CHECK(rc == KOLO_EINVAL && strstr(kolo_last_error(), "kolo_gather: the first"));
-		t_graph_destroy(t_capture_end(me.stream));
-		CHECK(kolo_gather(me.c, v.src, v.dst, 1, KOLO_I32, 0, me.q) == 0);
-	}
-	CHECK(kolo_all_to_all_v(me.c, v.src, counts, v.dst, counts, KOLO_I32, me.q) ==
-	      KOLO_ENOTSUP);
-	CHECK(kolo_send(me.c, v.src, 1, KOLO_I32, 0, me.q) == KOLO_ENOTSUP);
-	CHECK(kolo_all_reduce(me.c, v.src, v.dst, 1, KOLO_I32, KOLO_SUM, me.q) == 0);
-	CHECK(kolo_queue_wait(me.q) == 0);
-	end(&me);
-	give_back(&v);
-}
-
-static void what_can_not_be_is_refused(void **state)
-{
-	(void)state;
-	t_processes(2, refuse, NULL);
-	transport = "shm";
-	t_processes(2, refuse, NULL);
-	transport = NULL;
-}
-
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_block_comes_where_it_belongs),
+	cmocka_unit_test(parts_of_different_lengths_do_too),
 	cmocka_unit_test(one_comes_behind_the_other),
 	cmocka_unit_test(a_thread_calls_for_all_ranks_in_a_group),
 	cmocka_unit_test(a_killed_rank_is_named_and_streams_go_on),
-	cmocka_unit_test(what_can_not_be_is_refused),
 };
 
 T_MAIN(tests)

@@ -3,10 +3,10 @@
  *
  * usage: host_gpu same | loop | differ
  *
- * same: collectives on a stream have the bits that they have without, twice as calls and three
- * times as a graph. loop: goes on until it fails. differ: the last rank calls with another count.
- * With T_CARDS=1 cards read and write the GPUs' memory. Rank, size and meeting point come from the
- * environment. A failure of the job is printed, and is none of this program's. */
+ * same: collectives and messages on a stream have the bits that they have without, twice as calls
+ * and three times as a graph. loop: goes on until it fails. differ: the last rank calls with
+ * another count. With T_CARDS=1 cards read and write the GPUs' memory. Rank, size and meeting point
+ * come from the environment. A failure of the job is printed, and is none of this program's. */
 #include "tests/cuda/gpu.h"
 
 #include <kolo/kolo_cuda.h>
@@ -66,6 +66,11 @@ static void sequence(float *x, float *y, float *z, struct kolo_queue *q)
 	must(kolo_all_gather(comm, z, y, N / (size_t)nranks, KOLO_F32, q), "all_gather");
 	must(kolo_reduce(comm, y, z, N, KOLO_F32, KOLO_SUM, nranks - 1, q), "reduce");
 	must(kolo_broadcast(comm, z, y, N, KOLO_F32, nranks - 1, q), "broadcast");
+	must(kolo_all_to_all(comm, y, z, N / (size_t)nranks, KOLO_F32, q), "all_to_all");
+	must(kolo_group_begin(), "group");
+	must(kolo_send(comm, z, N, KOLO_F32, (rank + 1) % nranks, q), "send");
+	must(kolo_recv(comm, y, N, KOLO_F32, (rank + nranks - 1) % nranks, q), "recv");
+	must(kolo_group_end(), "group");
 	must(kolo_barrier(comm, q), "barrier");
 }
 

@@ -64,10 +64,10 @@ $B/tests/host_gpu: $(call test_objects,host_gpu host_driver gpu_zero_kernels) $(
 # libkolo_cuda.so and libcuda of threads, for tools.
 FAKE_CUDA := $B/tests/fake/libkolo_cuda.so.0
 $(FAKE_CUDA): $(call test_objects,fake_cuda host_driver gpu_zero_kernels) $(patsubst %,$B/%.o,cuda/driver/load comm/reduce/reduce comm/base/error) \
-		$(KERNELS:%=$B/comm/reduce/kernels_%.o)
+		$(KERNELS:%=$B/comm/reduce/kernels_%.o) tests/cuda/fake_cuda.map
 	@mkdir -p $(@D)
 	$(call say,LINK)
-	$Q$(CC) -shared $(SANFLAGS) $(LDFLAGS) -o $@ $^ -lpthread -ldl
+	$Q$(CC) -shared $(SANFLAGS) -Wl,--version-script=tests/cuda/fake_cuda.map $(LDFLAGS) -o $@ $(filter %.o,$^) -lpthread -ldl
 	@ln -f $@ $(@D)/libcuda.so.1
 
 # Ranks with streams.

@@ -15,9 +15,9 @@ typedef unsigned long long address;
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { COUNT = 2 };
+enum { COUNT = 8 };
 
-static _Thread_local int current;
+static _Thread_local int *current; /* the context; it has the number of its device */
 
 struct event {
 	_Atomic int64_t ns; /* 0: not reached */
@@ -32,6 +32,8 @@ int cuDeviceGet(int *out, int number) EXPORTED;
 int cuDeviceGetName(char *out, int len, int device) EXPORTED;
 int cuDevicePrimaryCtxRetain(void **context, int device) EXPORTED;
 int cuCtxSetCurrent(void *context) EXPORTED;
+int cuCtxGetCurrent(void **context) EXPORTED;
+int cuCtxGetDevice(int *device) EXPORTED;
 int cuMemAlloc_v2(address *out, size_t len) EXPORTED;
 int cuMemFree_v2(address memory) EXPORTED;
 int cuMemcpyAsync(address to, address from, size_t len, struct t_stream *stream) EXPORTED;
@@ -82,7 +84,7 @@ int cuDeviceGetName(char *out, int len, int device)
 	return 0;
 }
 
-static int contexts[COUNT] = { 0, 1 };
+static int contexts[COUNT] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
@@ -92,8 +94,21 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
 
 int cuCtxSetCurrent(void *context)
 {
-	current = *(int *)context;
+	current = context;
+	t_device_choose(context ? *(int *)context : 0);
 	return 0;
+}
+
+int cuCtxGetCurrent(void **context)
+{
+	*context = current;
+	return 0;
+}
+
+int cuCtxGetDevice(int *device)
+{
+	*device = current ? *current : 0;
+	return current ? 0 : 201;
 }
 
 int cuMemAlloc_v2(address *out, size_t len)
@@ -151,7 +166,7 @@ int cuMemsetD8Async(address to, unsigned char value, size_t len, struct t_stream
 
 int cuStreamCreate(struct t_stream **out, unsigned flags)
 {
-	*out = t_stream_create(current);
+	*out = t_stream_create(current ? *current : 0);
 	return flags == 1 ? 0 : 1;
 }
 

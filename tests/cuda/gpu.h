@@ -47,6 +47,10 @@ void t_graph_destroy(struct t_graph *g);
 
 /* ---- Of the driver made of threads only ------------------------------------------------------ */
 
+/* The device of this thread's default stream from here on; and that stream. */
+void t_device_choose(int device);
+struct t_stream *t_stream_default(int device);
+
 /* Streams stop for a moment now and then, and kernels come late. */
 void t_driver_shake(unsigned seed);
 

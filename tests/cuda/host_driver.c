@@ -114,7 +114,7 @@ static pthread_mutex_t pin_lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
 
 static _Thread_local char last_text[128];
 static _Thread_local int depth;       /* of enter */
-static _Thread_local int last_device; /* that a stream was made on */
+static _Thread_local int last_device; /* that a stream was made on, or that was chosen */
 static atomic_long live, fail_at, calls, unlike;
 static atomic_size_t in_use; /* of GPU_MEMORY; what is mapped twice counts twice */
 static atomic_int slow_ms;   /* of a kernel */
@@ -524,14 +524,40 @@ static bool is_open(uint64_t capture)
 	return found;
 }
 
+/* ---- Default streams ------------------------------------------------------------------------- */
+
+static struct t_stream *defaults[GPUS];
+static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void t_device_choose(int device)
+{
+	last_device = device;
+}
+
+struct t_stream *t_stream_default(int device)
+{
+	struct t_stream *s;
+
+	pthread_mutex_lock(&default_lock);
+	if (!defaults[device])
+		defaults[device] = t_stream_create(device);
+	s = defaults[device];
+	pthread_mutex_unlock(&default_lock);
+	return s;
+}
+
+/* The stream that a GPU's driver is given: NULL is the default one. */
+static struct t_stream *stream_of(const struct ko_gpu *gpu, void *stream)
+{
+	return stream ? stream : t_stream_default(gpu->info.ordinal);
+}
+
 /* ---- The driver's table ---------------------------------------------------------------------- */
 
 static int open_gpu(void *stream, struct ko_gpu **out)
 {
-	struct t_stream *s = stream;
+	struct t_stream *s = stream ? stream : t_stream_default(last_device);
 
-	if (!s)
-		return fail(KOLO_ENOTSUP, "this driver has no default stream");
 	if (may_fail() < 0)
 		return KOLO_ESYS;
 	*out = malloc(sizeof(**out));
@@ -801,13 +827,12 @@ static int flags(struct ko_gpu *gpu, void *stream, const struct ko_flag_op *ops,
 	struct item item = { .kind = FLAGS, .nops = n };
 	int rc = may_fail_inside();
 
-	(void)gpu;
 	if (rc < 0)
 		return rc;
 	if (n > KO_DRIVER_OPS)
 		return fail(KOLO_ESYS, "too many ops");
 	memcpy(item.ops, ops, (size_t)n * sizeof(*ops));
-	put_item(stream, &item);
+	put_item(stream_of(gpu, stream), &item);
 	return 0;
 }
 
@@ -828,10 +853,9 @@ static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *jo
 {
 	int rc = may_fail_inside();
 
-	(void)gpu;
 	if (rc == 0) {
 		atomic_fetch_add(&unlike, !are_alike(job));
-		put_item(stream, &(struct item){ .kind = KERNEL, .job = *job });
+		put_item(stream_of(gpu, stream), &(struct item){ .kind = KERNEL, .job = *job });
 	}
 	return rc;
 }
@@ -840,9 +864,8 @@ static int zero(struct ko_gpu *gpu, void *stream, const struct kolo_zero_work *w
 {
 	int rc = may_fail_inside();
 
-	(void)gpu;
 	if (rc == 0)
-		put_item(stream, &(struct item){ .kind = ZERO, .work = *work });
+		put_item(stream_of(gpu, stream), &(struct item){ .kind = ZERO, .work = *work });
 	return rc;
 }
 
@@ -850,9 +873,9 @@ static int clear(struct ko_gpu *gpu, void *stream, void *memory, size_t len)
 {
 	int rc = may_fail_inside();
 
-	(void)gpu;
 	if (rc == 0)
-		put_item(stream, &(struct item){ .kind = CLEAR, .to = memory, .len = len });
+		put_item(stream_of(gpu, stream),
+			 &(struct item){ .kind = CLEAR, .to = memory, .len = len });
 	return rc;
 }
 
@@ -904,10 +927,10 @@ static int event_record(struct ko_gpu *gpu, void *event, void *stream)
 {
 	struct event *e = event;
 	struct node *node;
-	uint64_t capture = capture_of(stream);
+	struct t_stream *s = stream_of(gpu, stream);
+	uint64_t capture = capture_of(s);
 	int rc = may_fail_inside();
 
-	(void)gpu;
 	if (rc < 0)
 		return rc;
 	node = calloc(1, sizeof(*node));
@@ -916,7 +939,7 @@ static int event_record(struct ko_gpu *gpu, void *event, void *stream)
 	pthread_mutex_init(&node->lock, NULL);
 	pthread_cond_init(&node->changed, NULL);
 	atomic_store(&node->holders, capture ? 2 : 1); /* the event, and the graph */
-	put_item(stream, &(struct item){ .kind = RECORD, .node = node, .number = 1 });
+	put_item(s, &(struct item){ .kind = RECORD, .node = node, .number = 1 });
 	pthread_mutex_lock(&e->lock);
 	let_go(e->node);
 	e->node = node;
@@ -943,20 +966,20 @@ static struct node *node_of(struct event *e, uint64_t *capture)
  * that is not captured joins the capture of what it waits for. */
 static int event_await(struct ko_gpu *gpu, void *stream, void *event)
 {
-	uint64_t capture = capture_of(stream), its;
+	struct t_stream *s = stream_of(gpu, stream);
+	uint64_t capture = capture_of(s), its;
 	int rc = may_fail_inside();
 	struct node *node;
 
-	(void)gpu;
 	if (rc < 0)
 		return rc;
 	node = node_of(event, &its);
 	if (!capture && its && is_open(its))
-		begin_capture(stream, its, false);
+		begin_capture(s, its, false);
 	else if (its != capture)
 		rc = fail(KOLO_ESYS, "an event from outside of the capture, or from another one");
 	if (rc == 0 && node)
-		put_item(stream, &(struct item){ .kind = AWAIT, .node = node, .number = 1 });
+		put_item(s, &(struct item){ .kind = AWAIT, .node = node, .number = 1 });
 	let_go(node);
 	return rc;
 }
@@ -1021,17 +1044,17 @@ static void stream_destroy(struct ko_gpu *gpu, void *stream)
 
 static int capture(struct ko_gpu *gpu, void *stream, uint64_t *out)
 {
-	(void)gpu;
-	*out = capture_of(stream);
+	*out = capture_of(stream_of(gpu, stream));
 	return may_fail_inside();
 }
 
 static int finish(struct ko_gpu *gpu, void *stream)
 {
-	(void)gpu;
-	if (capture_of(stream))
+	struct t_stream *s = stream_of(gpu, stream);
+
+	if (capture_of(s))
 		return fail(KOLO_ESYS, "the stream is captured");
-	t_stream_finish(stream);
+	t_stream_finish(s);
 	atomic_fetch_add_explicit(&written, 1, memory_order_release);
 	return may_fail_inside();
 }

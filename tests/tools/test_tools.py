@@ -143,10 +143,12 @@ def ringbench_measures_on_gpus():
         assert all(r["memory"] == "cuda-registered" and r["wrong"] == 0 and r["traffic_ok"] for r in rows), rows
         # All on registered memory, but for what a root would have to move alone, and where nothing is moved.
         assert all(r["ran"] == "direct" for r in rows if 64 <= r["bytes"] <= 65536), rows
-    done = bench_on_gpus("--device", "2")
-    assert done.returncode == 3 and "--device 2: must be numbers from 0 to 1" in done.stderr, done
-    done = run(f"{B}/ringbench", "--memory", "cuda", "send_recv")
-    assert done.returncode == 2 and "send_recv cannot run on streams" in done.stderr, done
+    done = bench_on_gpus("--device", "8")
+    assert done.returncode == 3 and "--device 8: must be numbers from 0 to 7" in done.stderr, done
+    for more in (), ("--in-flight", "4"), ("--transport", "tcp"):
+        done = bench_on_gpus("-n", "3", "send_recv", "-e", "4M", "-f", "64", "-i", "3", *more, "--json", "-")
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        assert done.returncode == 0 and rows and all(r["ran"] == "direct" and r["wrong"] == 0 and r["traffic_ok"] for r in rows), done
     done = run(f"{B}/ringbench", "--memory", "gpu")
     assert done.returncode == 2 and "host, alloc, cuda or cuda-registered" in done.stderr, done
 

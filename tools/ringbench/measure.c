@@ -65,8 +65,12 @@ enum { ROUND_TRIPS = 10 };
 /* One message, to the partner or from it. */
 static int pass(const struct bench *b, const struct job *j, bool send)
 {
-	return send ? kolo_send(b->comm, b->src, j->n, j->type, partner(b), NULL)
-		    : kolo_recv(b->comm, b->dst, j->n, j->type, partner(b), NULL);
+	struct kolo_queue *queue = b->gpu ? b->queue : NULL;
+
+	return send ? kolo_send(b->comm, where_calls_find(b, b->src), j->n, j->type, partner(b),
+				queue)
+		    : kolo_recv(b->comm, where_calls_find(b, b->dst), j->n, j->type, partner(b),
+				queue);
 }
 
 /* To and fro, so many times. */
@@ -83,6 +87,7 @@ static int ping_pong(const struct bench *b, const struct job *j, int round_trips
 /* As many one way as are in flight, together, then an empty one the other way. */
 static int window(const struct bench *b, const struct job *j)
 {
+	struct kolo_queue *queue = b->gpu ? b->queue : NULL;
 	bool first = b->rank < partner(b);
 	int rc = kolo_group_begin(), ended;
 
@@ -91,8 +96,8 @@ static int window(const struct bench *b, const struct job *j)
 	ended = kolo_group_end();
 	if (rc < 0 || ended < 0)
 		return rc < 0 ? rc : ended;
-	return first ? kolo_recv(b->comm, NULL, 0, KOLO_U8, partner(b), NULL)
-		     : kolo_send(b->comm, NULL, 0, KOLO_U8, partner(b), NULL);
+	return first ? kolo_recv(b->comm, NULL, 0, KOLO_U8, partner(b), queue)
+		     : kolo_send(b->comm, NULL, 0, KOLO_U8, partner(b), queue);
 }
 
 /* Messages in what is timed at once, and of these what this rank sends. */
@@ -119,10 +124,10 @@ static int call_and_wait(const struct bench *b, const struct job *j, bool in_pla
 	if (j->coll == SEND_RECV && partner(b) < 0)
 		return 0;
 	if (j->coll == SEND_RECV)
-		return n == 0     ? ping_pong(b, j, 1)
-		       : b->queue ? window(b, j)
-				  : ping_pong(b, j, ROUND_TRIPS);
-	for (int k = 0; rc == 0 && k < n; k++)
+		rc = n == 0     ? ping_pong(b, j, 1)
+		     : b->queue ? window(b, j)
+				: ping_pong(b, j, ROUND_TRIPS);
+	for (int k = 0; rc == 0 && k < n && j->coll != SEND_RECV; k++)
 		rc = call(b, j, in_place);
 	waited = b->queue ? kolo_queue_wait(b->queue) : 0;
 	return rc < 0 ? rc : waited;
@@ -157,7 +162,9 @@ static int time_stream(const struct bench *b, const struct job *j, bool in_place
 {
 	int rc = gpu_begin(b->gpu);
 
-	for (int k = 0; rc == 0 && k < in_flight(b); k++)
+	if (rc == 0 && j->coll == SEND_RECV && partner(b) >= 0)
+		rc = window(b, j);
+	for (int k = 0; rc == 0 && k < in_flight(b) && j->coll != SEND_RECV; k++)
 		rc = call(b, j, in_place);
 	if (rc == 0 && gpu_end(b->gpu, us) < 0)
 		return KOLO_ESYS;
@@ -272,6 +279,8 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 
 	if (b->nranks == 1)
 		return "none";
+	if (b->gpu && j->coll == SEND_RECV)
+		return "direct";
 	if (collective_is_of_pairs(j->coll) && !b->gpu && !s->shares)
 		return s->board > 0 ? "board" : algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
 	for (size_t k = 1; k < sizeof(all) / sizeof(all[0]); k++)

@@ -337,10 +337,6 @@ static void check_memory(struct options *o)
 {
 	if (o->devices && !is_on_gpu(o))
 		mistake("--device", o->devices, "needs --memory cuda or --memory cuda-registered");
-	for (int coll = 0; is_on_gpu(o) && coll < NCOLLECTIVES; coll++)
-		if (o->collectives[coll] && coll == SEND_RECV)
-			mistake("--memory", memory_name(o->memory),
-				"send_recv cannot run on streams: leave it out");
 	if (is_on_gpu(o) && o->in_flight == 0)
 		o->in_flight = 1; /* a stream is a queue */
 }

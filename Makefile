@@ -210,6 +210,8 @@ $(CUDA_LIB): $(CUDA_OBJECTS)
 -include $(CUDA_OBJECTS:.o=.d)
 endif
 
+include cuda/nccl/nccl.mk
+
 # ---- Tools: they see include/ and tools/, and link the library statically, so that they run from build/ and
 # from anywhere. A tool is a room, and what it shares with others. -------------------------------------------
 tool_objects = $(patsubst %.c,$B/%.o,$(wildcard $(1:%=tools/%/*.c)) $(2:%=tools/%.c))
@@ -249,7 +251,10 @@ install: all
 	ln -sf libkolo.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libkolo.so"
 	install -m 644 $B/libkolo.a "$(DESTDIR)$(LIBDIR)"
 	$(if $(CUDA_LIB),install -m 755 $(CUDA_LIB) "$(DESTDIR)$(LIBDIR)")
-	install -m 755 $(TOOL_BINARIES) "$(DESTDIR)$(PREFIX)/bin"
+	install -d "$(DESTDIR)$(LIBDIR)/kolo/nccl/python/nvidia/nccl/lib"
+	install -m 755 $(NCCL_LIB) "$(DESTDIR)$(LIBDIR)/kolo/nccl"
+	ln -sf ../../../../libnccl.so.2 "$(DESTDIR)$(LIBDIR)/kolo/nccl/python/nvidia/nccl/lib/libnccl.so.2"
+	install -m 755 $(TOOL_BINARIES) cuda/nccl/kolo-nccl "$(DESTDIR)$(PREFIX)/bin"
 	$(call fill,tools/package/kolo.pc.in,pkgconfig/kolo.pc)
 	$(call fill,tools/package/koloConfig.cmake.in,cmake/kolo/koloConfig.cmake)
 	$(call fill,tools/package/koloConfigVersion.cmake.in,cmake/kolo/koloConfigVersion.cmake)

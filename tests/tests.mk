@@ -70,6 +70,14 @@ $(FAKE_CUDA): $(call test_objects,fake_cuda host_driver gpu_zero_kernels) $(pats
 	$Q$(CC) -shared $(SANFLAGS) -Wl,--version-script=tests/cuda/fake_cuda.map $(LDFLAGS) -o $@ $(filter %.o,$^) -lpthread -ldl
 	@ln -f $@ $(@D)/libcuda.so.1
 
+# A program that was built for NCCL, beside libnccl and what it needs, on GPUs made of threads.
+FAKE_NCCL := $B/tests/fake/libnccl.so.2
+$(FAKE_NCCL): $(NCCL_LIB) $(FAKE_CUDA)
+	@ln -f $B/libkolo.so.$(SOVERSION) $(@D)/ && ln -f $< $@
+$B/tests/nccl_client: $(call test_objects,nccl_client) $(FAKE_NCCL)
+	$(call say,LINK)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -L$B/tests/fake -l:libnccl.so.2 -l:libcuda.so.1 -Wl,--allow-shlib-undefined -lpthread
+
 # Ranks with streams.
 GPU_TESTS := $(addprefix $B/tests/test_,cuda cuda_registered cuda_alltoall cuda_messages)
 $(GPU_TESTS): $(call test_objects,gpu_ranks)
@@ -137,7 +145,7 @@ $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=pro
 
 .SECONDARY:
 .PHONY: check check-long check-programs
-check-programs: all $(PROGRAMS) $(GRADIENTS) $B/tests/host_gpu $(FAKE_CUDA) $(if $(CMOCKA),$(TEST_BINARIES))
+check-programs: all $(PROGRAMS) $(GRADIENTS) $B/tests/host_gpu $(FAKE_CUDA) $B/tests/nccl_client $(if $(CMOCKA),$(TEST_BINARIES))
 
 check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)

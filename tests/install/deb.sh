@@ -4,7 +4,7 @@
 . tests/lib/tap
 need dpkg-buildpackage dh lintian fakeroot
 debs=build/deb
-packages="libkolo0 libkolo-dev kolo-tools"
+packages="libkolo0 libkolo-dev kolo-tools kolo-nccl"
 
 installed=
 clean_up() {
@@ -53,8 +53,13 @@ bench() {
 	grep -q ' 0 wrong elements' "$dir/bench"
 	grep -q 'traffic as the model says' "$dir/bench"
 }
+other_nccl() {
+	"$root/usr/bin/kolo-nccl" sh -c 'grep -o "/.*libnccl.so.2" /proc/self/maps | sort -u' >"$dir/out"
+	cat "$dir/out"
+	[ "$(cat "$dir/out")" = "$(cd "$libdir" && pwd)/kolo/nccl/libnccl.so.2" ]
+}
 pages() {
-	for page in 1/ringrun 1/ringbench 1/ringinfo 3/kolo_all_reduce 3/kolo_op_name 7/kolo 7/kolo-environment; do
+	for page in 1/ringrun 1/ringbench 1/ringinfo 1/kolo-nccl 3/kolo_all_reduce 3/kolo_op_name 7/kolo 7/kolo-environment; do
 		file=$root/usr/share/man/man${page%/*}/${page#*/}.${page%/*}.gz
 		ls "$file"
 	done
@@ -97,6 +102,7 @@ if [ -n "$root" ]; then
 	export LD_LIBRARY_PATH="$libdir" PKG_CONFIG_LIBDIR="$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root"
 fi
 try "the installed ringbench finds nothing wrong" bench
+try "a program that kolo-nccl runs has the installed libnccl" other_nccl
 try "the manual is installed" pages
 try "a program links the installed shared library and runs" compile_shared
 try "a program links the installed static library and runs" compile_static

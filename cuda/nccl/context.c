@@ -1,0 +1,86 @@
+/* CUDA's contexts. libcuda is asked only which is current, because communicators are also made on
+ * threads of our own. */
+#include "cuda/nccl/inside.h"
+
+#include <dlfcn.h>
+
+static struct {
+	int (*init)(unsigned flags);
+	int (*get)(void **context);
+	int (*set)(void *context);
+	int (*device)(int *device);
+	int (*retain)(void **context, int device);
+	int (*runtime)(int *device); /* cudaGetDevice; NULL: the program has no runtime */
+	const char *why;             /* NULL: all were found */
+} cuda;
+
+static pthread_once_t loaded = PTHREAD_ONCE_INIT;
+
+static void *find(void *library, const char *name)
+{
+	void *function = library ? dlsym(library, name) : NULL;
+
+	if (!function)
+		cuda.why = dlerror();
+	return function;
+}
+
+static void load(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	*(void **)&cuda.init = find(library, "cuInit");
+	*(void **)&cuda.get = find(library, "cuCtxGetCurrent");
+	*(void **)&cuda.set = find(library, "cuCtxSetCurrent");
+	*(void **)&cuda.device = find(library, "cuCtxGetDevice");
+	*(void **)&cuda.retain = find(library, "cuDevicePrimaryCtxRetain");
+	*(void **)&cuda.runtime = dlsym(RTLD_DEFAULT, "cudaGetDevice");
+}
+
+static ncclResult_t begin(void)
+{
+	pthread_once(&loaded, load);
+	if (cuda.why)
+		return kn_fail(NULL, ncclUnhandledCudaError, "no CUDA driver: %s", cuda.why);
+	return cuda.init(0) == 0 ? ncclSuccess
+				 : kn_fail(NULL, ncclUnhandledCudaError, "cuInit failed");
+}
+
+ncclResult_t kn_context_of(int device, void **context)
+{
+	ncclResult_t result = begin();
+
+	if (result == ncclSuccess && cuda.retain(context, device) != 0)
+		result = kn_fail(NULL, ncclUnhandledCudaError, "CUDA device %d can't be used",
+				 device);
+	return result;
+}
+
+ncclResult_t kn_context_get(void **context, int *device)
+{
+	ncclResult_t result = begin();
+	int chosen = 0;
+
+	*context = NULL;
+	if (result != ncclSuccess)
+		return result;
+	if (cuda.get(context) == 0 && *context)
+		return cuda.device(device) == 0
+			       ? ncclSuccess
+			       : kn_fail(NULL, ncclUnhandledCudaError, "cuCtxGetDevice failed");
+	/* The runtime's functions make a context current when they need one. */
+	if (cuda.runtime && cuda.runtime(&chosen) != 0)
+		return kn_fail(NULL, ncclUnhandledCudaError, "cudaGetDevice failed");
+	*device = chosen;
+	return kn_context_of(chosen, context);
+}
+
+void *kn_context_use(void *context)
+{
+	void *before = NULL;
+
+	cuda.get(&before);
+	if (context != before)
+		cuda.set(context);
+	return before;
+}

@@ -1,0 +1,213 @@
+/* The operations: each makes a struct kn_call of its arguments. */
+#include "cuda/nccl/inside.h"
+
+static const enum kolo_type types[ncclNumTypes] = {
+	[ncclInt8] = KOLO_I8,       [ncclUint8] = KOLO_U8,          [ncclInt32] = KOLO_I32,
+	[ncclUint32] = KOLO_U32,    [ncclInt64] = KOLO_I64,         [ncclUint64] = KOLO_U64,
+	[ncclFloat16] = KOLO_F16,   [ncclFloat32] = KOLO_F32,       [ncclFloat64] = KOLO_F64,
+	[ncclBfloat16] = KOLO_BF16, [ncclFloat8e4m3] = KOLO_F8E4M3, [ncclFloat8e5m2] = KOLO_F8E5M2,
+};
+
+static const enum kolo_op ops[ncclNumOps] = {
+	[ncclSum] = KOLO_SUM, [ncclProd] = KOLO_PROD, [ncclMax] = KOLO_MAX,
+	[ncclMin] = KOLO_MIN, [ncclAvg] = KOLO_AVG,
+};
+
+/* ---- Checking -------------------------------------------------------------------------------- */
+
+/* Fills in type and op, and leaves the rest of the checks to Kolo. */
+static ncclResult_t call(const char *function, struct kn_call w, ncclDataType_t type, int op)
+{
+	ncclResult_t result = kn_comm_check(w.comm, function);
+
+	if (result != ncclSuccess)
+		return result;
+	if ((unsigned)type >= ncclNumTypes)
+		return kn_fail(w.comm, ncclInvalidArgument, "%s: %d is no type", function,
+			       (int)type);
+	if (op < 0)
+		return kn_fail(w.comm, ncclInvalidArgument, "%s: %d is no op", function, op);
+	w.type = types[type];
+	/* Those made at run time have Kolo's number, after the number of NCCL's own. */
+	w.op = op < ncclNumOps ? ops[op] : (enum kolo_op)(op - ncclNumOps);
+	if (w.n == 0 && w.kind != KN_SEND && w.kind != KN_RECV)
+		return ncclSuccess;
+	return kn_group_call(&w);
+}
+
+/* ---- The functions --------------------------------------------------------------------------- */
+
+ncclResult_t ncclAllReduce(const void *src, void *dst, size_t n, ncclDataType_t type,
+			   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+	return call("ncclAllReduce",
+		    (struct kn_call){ .kind = KN_ALL_REDUCE,
+				      .comm = comm,
+				      .src = src,
+				      .dst = dst,
+				      .n = n,
+				      .stream = stream },
+		    type, (int)op);
+}
+
+KN_TWIN(ncclAllReduce);
+
+ncclResult_t ncclReduce(const void *src, void *dst, size_t n, ncclDataType_t type, ncclRedOp_t op,
+			int root, ncclComm_t comm, cudaStream_t stream)
+{
+	return call("ncclReduce",
+		    (struct kn_call){ .kind = KN_REDUCE,
+				      .comm = comm,
+				      .src = src,
+				      .dst = dst,
+				      .n = n,
+				      .root = root,
+				      .stream = stream },
+		    type, (int)op);
+}
+
+KN_TWIN(ncclReduce);
+
+ncclResult_t ncclReduceScatter(const void *src, void *dst, size_t n, ncclDataType_t type,
+			       ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+	return call("ncclReduceScatter",
+		    (struct kn_call){ .kind = KN_REDUCE_SCATTER,
+				      .comm = comm,
+				      .src = src,
+				      .dst = dst,
+				      .n = n,
+				      .stream = stream },
+		    type, (int)op);
+}
+
+KN_TWIN(ncclReduceScatter);
+
+/* One without an op. */
+static ncclResult_t move(const char *function, enum kn_kind kind, const void *src, void *dst,
+			 size_t n, ncclDataType_t type, int root, ncclComm_t comm,
+			 cudaStream_t stream)
+{
+	return call(function,
+		    (struct kn_call){ .kind = kind,
+				      .comm = comm,
+				      .src = src,
+				      .dst = dst,
+				      .n = n,
+				      .root = root,
+				      .stream = stream },
+		    type, ncclSum);
+}
+
+ncclResult_t ncclBroadcast(const void *src, void *dst, size_t n, ncclDataType_t type, int root,
+			   ncclComm_t comm, cudaStream_t stream)
+{
+	return move("ncclBroadcast", KN_BROADCAST, src, dst, n, type, root, comm, stream);
+}
+
+KN_TWIN(ncclBroadcast);
+
+ncclResult_t ncclBcast(void *buffer, size_t n, ncclDataType_t type, int root, ncclComm_t comm,
+		       cudaStream_t stream)
+{
+	return move("ncclBcast", KN_BROADCAST, buffer, buffer, n, type, root, comm, stream);
+}
+
+KN_TWIN(ncclBcast);
+
+ncclResult_t ncclAllGather(const void *src, void *dst, size_t n, ncclDataType_t type,
+			   ncclComm_t comm, cudaStream_t stream)
+{
+	return move("ncclAllGather", KN_ALL_GATHER, src, dst, n, type, 0, comm, stream);
+}
+
+KN_TWIN(ncclAllGather);
+
+ncclResult_t ncclAlltoAll(const void *src, void *dst, size_t n, ncclDataType_t type,
+			  ncclComm_t comm, cudaStream_t stream)
+{
+	return move("ncclAlltoAll", KN_ALL_TO_ALL, src, dst, n, type, 0, comm, stream);
+}
+
+KN_TWIN(ncclAlltoAll);
+
+ncclResult_t ncclGather(const void *src, void *dst, size_t n, ncclDataType_t type, int root,
+			ncclComm_t comm, cudaStream_t stream)
+{
+	return move("ncclGather", KN_GATHER, src, dst, n, type, root, comm, stream);
+}
+
+KN_TWIN(ncclGather);
+
+ncclResult_t ncclScatter(const void *src, void *dst, size_t n, ncclDataType_t type, int root,
+			 ncclComm_t comm, cudaStream_t stream)
+{
+	return move("ncclScatter", KN_SCATTER, src, dst, n, type, root, comm, stream);
+}
+
+KN_TWIN(ncclScatter);
+
+ncclResult_t ncclSend(const void *src, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+		      cudaStream_t stream)
+{
+	return move("ncclSend", KN_SEND, src, NULL, n, type, peer, comm, stream);
+}
+
+KN_TWIN(ncclSend);
+
+ncclResult_t ncclRecv(void *dst, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+		      cudaStream_t stream)
+{
+	return move("ncclRecv", KN_RECV, NULL, dst, n, type, peer, comm, stream);
+}
+
+KN_TWIN(ncclRecv);
+
+/* ---- Ops made at run time -------------------------------------------------------------------- */
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+				      ncclScalarResidence_t residence, ncclComm_t comm)
+{
+	ncclResult_t result = kn_comm_check(comm, "ncclRedOpCreatePreMulSum");
+	enum kolo_op made;
+	void *before;
+
+	if (result != ncclSuccess)
+		return result;
+	if (!op || !scalar || (unsigned)type >= ncclNumTypes)
+		return kn_fail(comm, ncclInvalidArgument,
+			       "ncclRedOpCreatePreMulSum: op and scalar must not be NULL, and type "
+			       "%d must be one",
+			       (int)type);
+	if (residence != ncclScalarHostImmediate)
+		return kn_fail(
+			comm, ncclInvalidUsage,
+			"ncclRedOpCreatePreMulSum: a factor in device memory is not there yet; "
+			"want ncclScalarHostImmediate");
+	result = kn_comm_enter(comm, &before);
+	if (result != ncclSuccess)
+		return result;
+	result = kn_result(comm, kolo_op_create_premul_sum(comm->kolo, scalar, types[type], &made));
+	kn_comm_leave(comm, before);
+	if (result == ncclSuccess)
+		*op = (ncclRedOp_t)((int)made + ncclNumOps);
+	return result;
+}
+
+KN_TWIN(ncclRedOpCreatePreMulSum);
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
+{
+	ncclResult_t result = kn_comm_check(comm, "ncclRedOpDestroy");
+
+	if (result != ncclSuccess)
+		return result;
+	if (op < ncclNumOps)
+		return kn_fail(comm, ncclInvalidArgument,
+			       "ncclRedOpDestroy: %d was not made at run "
+			       "time",
+			       (int)op);
+	return kn_group_free_op(comm, (enum kolo_op)(op - ncclNumOps));
+}
+
+KN_TWIN(ncclRedOpDestroy);

@@ -1,0 +1,138 @@
+"""libnccl.so.2 from the outside: a program that was built for NCCL, on GPUs made of threads."""
+import glob
+import os
+import shutil
+import subprocess
+import tempfile
+
+from tap import B, SLOW, Skip, main, test
+
+FAKE = os.path.abspath(f"{B}/tests/fake")
+CLIENT = os.path.abspath(f"{B}/tests/nccl_client")
+STEPS = "5000" if os.environ.get("T_LONG") else "40" if SLOW else "150"
+
+
+def client(mode, nranks, **variables):
+    env = {**os.environ, "LD_LIBRARY_PATH": FAKE, "T_STEPS": STEPS, **variables}
+    done = subprocess.run([CLIENT, mode, str(nranks)], env=env, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, (mode, nranks, done.returncode, done.stdout[-3000:], done.stderr[-3000:])
+    return done
+
+
+@test
+def random_programs_of_processes_are_right():
+    for nranks in (1, 3) if SLOW else (1, 2, 3, 8):
+        client("processes", nranks)
+
+
+@test
+def they_are_on_one_gpu():
+    client("processes", 3, T_SHARE="1")
+
+
+@test
+def random_programs_of_threads_are_right():
+    for nranks in (2, ) if SLOW else (1, 2, 4):
+        client("threads", nranks)
+
+
+@test
+def one_thread_works_with_all_ranks():
+    for nranks in (2, ) if SLOW else (1, 2, 4):
+        client("one", nranks)
+
+
+@test
+def communicators_that_do_not_block_do_the_same():
+    for nranks in (1, 3):
+        client("nonblocking", nranks)
+
+
+@test
+def a_killed_rank_is_named_by_the_others():
+    for nranks in (2, 4):
+        client("die", nranks)
+
+
+@test
+def any_thread_aborts_at_any_time():
+    for _ in range(200 if os.environ.get("T_LONG") else 5 if SLOW else 20):
+        client("abort", 3)
+
+
+@test
+def what_can_not_be_is_refused():
+    client("wrong", 2)
+    client("wrong", 2, KOLO_NCCL_VERSION="23007", T_VERSION="23007")
+
+
+# ---- Beside NVIDIA's ----
+
+NCCL = os.path.abspath(f"{B}/nccl")
+PYTHON = os.environ.get("T_TORCH", "")
+
+
+def in_wheels(what):
+    """A file or folder of NVIDIA's packages in the Python that T_TORCH names."""
+    if not PYTHON:
+        raise Skip("T_TORCH names no Python with torch and NVIDIA's packages")
+    where = subprocess.run([PYTHON, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"], capture_output=True,
+                           text=True, check=True).stdout.strip()
+    found = glob.glob(f"{where}/nvidia/{what}")
+    if not found:
+        raise Skip(f"no nvidia/{what} in {where}")
+    return found[0]
+
+
+def names(library):
+    done = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
+    return {line.split()[-1].split("@")[0] for line in done.stdout.splitlines() if "nccl" in line}
+
+
+@test
+def every_name_of_nvidias_has_its_place():
+    theirs = {name for name in names(in_wheels("nccl/lib/libnccl.so.2")) if name.lstrip("p").startswith("nccl")}
+    assert len(theirs) > 150, len(theirs)
+    assert theirs - names(f"{NCCL}/libnccl.so.2") == {"ncclResetDebugInitInternal"}  # in no header
+
+
+@test
+def types_and_functions_are_those_of_nvidias_header():
+    include = in_wheels("nccl/include")
+    cuda = [folder for folder in ("/usr/local/cuda/include", *glob.glob(f"{include}/../../cu*/include")) if os.path.exists(f"{folder}/cuda_runtime.h")]
+    if not cuda or not shutil.which("g++"):
+        raise Skip("no g++, or no cuda_runtime.h")
+    with tempfile.TemporaryDirectory() as where:
+        told = []
+        for flags in ([], ["-DT_NVIDIA", "-DNCCL_OS_LINUX", "-Wno-deprecated-declarations", f"-I{include}", f"-I{cuda[0]}"]):
+            subprocess.run(["g++", "-std=c++17", "-I.", *flags, "tests/cuda/nccl_layout.cc", "-o", f"{where}/layout"], check=True)
+            told.append(subprocess.run([f"{where}/layout"], capture_output=True, text=True, check=True).stdout)
+    assert told[0] == told[1] and told[0].count("\n") > 50, told
+
+
+@test
+def torch_finds_this_one_and_no_other():
+    in_wheels("nccl/lib/libnccl.so.2")
+    text = """if True:
+        import ctypes, os, torch
+        version = ctypes.c_int()
+        assert ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(version)) == 0 and version.value == 22809, version
+        lines = [line.split()[-1] for line in open("/proc/self/maps") if "libnccl" in line]
+        print(*{os.path.realpath(line) for line in lines})"""
+    done = subprocess.run([f"{NCCL}/kolo-nccl", PYTHON, "-c", text], env={**os.environ, "LD_BIND_NOW": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == f"{NCCL}/libnccl.so.2\n", done
+
+
+@test
+def the_script_says_what_it_wants():
+    for words in ((), ("--what", )):
+        done = subprocess.run([f"{NCCL}/kolo-nccl", *words], capture_output=True, text=True)
+        assert done.returncode == 125 and "want a program to run" in done.stderr, done
+    with tempfile.TemporaryDirectory() as where:
+        shutil.copy(f"{NCCL}/kolo-nccl", where)
+        done = subprocess.run([f"{where}/kolo-nccl", "true"], capture_output=True, text=True)
+        assert done.returncode == 125 and "no libnccl.so.2 beside" in done.stderr, done
+
+
+if __name__ == "__main__":
+    main()

@@ -40,7 +40,7 @@ $(TEST_BINARIES): $B/tests/%: $$(call test_objects,$$*) $(TEST_COMMON) $(OBJECTS
 CXX_HOST := $(if $(findstring clang,$(CC)),clang++,g++)
 $B/tests/cuda/gpu_kernels.o: cuda/libcuda/kernels.cu
 $B/tests/cuda/gpu_zero_kernels.o: cuda/libcuda/zero_kernels.cu
-$(call test_objects,gpu_kernels gpu_zero_kernels): $B/%.o: %.cc $B/flags
+$(call test_objects,gpu_kernels gpu_zero_kernels nccl_group): $B/%.o: %.cc $B/flags
 	@mkdir -p $(@D)
 	$(call say,CXX )
 	$Q$(CXX_HOST) -std=c++17 -O2 -g -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-strict-aliasing -ffp-contract=off \
@@ -77,6 +77,9 @@ $(FAKE_NCCL): $(NCCL_LIB) $(FAKE_CUDA)
 $B/tests/nccl_client: $(call test_objects,nccl_client) $(FAKE_NCCL)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -L$B/tests/fake -l:libnccl.so.2 -l:libcuda.so.1 -Wl,--allow-shlib-undefined -lpthread
+$B/tests/nccl_group: $(call test_objects,nccl_group) $(FAKE_NCCL)
+	$(call say,LINK)
+	$Q$(CXX_HOST) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -L$B/tests/fake -l:libnccl.so.2 -l:libcuda.so.1 -Wl,--allow-shlib-undefined -lpthread
 
 # Ranks with streams.
 GPU_TESTS := $(addprefix $B/tests/test_,cuda cuda_registered cuda_alltoall cuda_messages)
@@ -145,7 +148,7 @@ $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=pro
 
 .SECONDARY:
 .PHONY: check check-long check-programs
-check-programs: all $(PROGRAMS) $(GRADIENTS) $B/tests/host_gpu $(FAKE_CUDA) $B/tests/nccl_client $(if $(CMOCKA),$(TEST_BINARIES))
+check-programs: all $(PROGRAMS) $(GRADIENTS) $B/tests/host_gpu $(FAKE_CUDA) $B/tests/nccl_client $B/tests/nccl_group $(if $(CMOCKA),$(TEST_BINARIES))
 
 check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)

@@ -12,11 +12,14 @@ CLIENT = os.path.abspath(f"{B}/tests/nccl_client")
 STEPS = "5000" if os.environ.get("T_LONG") else "40" if SLOW else "150"
 
 
-def client(mode, nranks, **variables):
+def program(*words, **variables):
     env = {**os.environ, "LD_LIBRARY_PATH": FAKE, "T_STEPS": STEPS, **variables}
-    done = subprocess.run([CLIENT, mode, str(nranks)], env=env, capture_output=True, text=True, timeout=1200)
-    assert done.returncode == 0, (mode, nranks, done.returncode, done.stdout[-3000:], done.stderr[-3000:])
-    return done
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=2400)
+    assert done.returncode == 0, (words, done.returncode, done.stdout[-3000:], done.stderr[-3000:])
+
+
+def client(mode, nranks, **variables):
+    program(CLIENT, mode, str(nranks), **variables)
 
 
 @test
@@ -58,6 +61,11 @@ def a_killed_rank_is_named_by_the_others():
 def any_thread_aborts_at_any_time():
     for _ in range(200 if os.environ.get("T_LONG") else 5 if SLOW else 20):
         client("abort", 3)
+
+
+@test
+def what_pytorchs_process_groups_call_works():
+    program(os.path.abspath(f"{B}/tests/nccl_group"), "3", "1000" if os.environ.get("T_LONG") else "6" if SLOW else "24")
 
 
 @test

@@ -22,6 +22,7 @@ struct mark {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	int holders;
+	struct ko_stream_mark *stream; /* says whether it is reached; NULL: `reached` does */
 	bool reached;
 	unsigned generation; /* of the process that made it (comm/base/fork.h) */
 	/* the queue's failure when the mark was reached, if no wait had returned it before; 0:
@@ -90,10 +91,8 @@ int ko_queue_put(struct kolo_queue *queue, ko_work_fn *run, const void *arg, siz
 	int rc = 0;
 
 	if (queue->stream)
-		return ko_fail(
-			KOLO_ENOTSUP,
-			"this queue is a stream: want a queue of kolo_queue_create, or an event of the stream's "
-			"own library");
+		return ko_fail(KOLO_ENOTSUP,
+			       "this queue is a stream: want a queue of kolo_queue_create");
 	rc = check_process(q->generation, "queue");
 	if (rc < 0)
 		return rc;
@@ -284,6 +283,8 @@ static void let_go(struct mark *mark)
 	pthread_mutex_unlock(&mark->lock);
 	if (left)
 		return;
+	if (mark->stream)
+		mark->stream->free(mark->stream);
 	pthread_mutex_destroy(&mark->lock);
 	pthread_cond_destroy(&mark->changed);
 	free(mark);
@@ -296,6 +297,8 @@ static int wait_mark(struct mark *mark)
 
 	if (rc < 0)
 		return rc;
+	if (mark->stream)
+		return mark->stream->finish(mark->stream);
 	pthread_mutex_lock(&mark->lock);
 	while (!mark->reached)
 		pthread_cond_wait(&mark->changed, &mark->lock);
@@ -380,7 +383,8 @@ int kolo_event_record(struct kolo_event *event, struct kolo_queue *queue)
 	mark = make_mark();
 	if (!mark)
 		return ko_fail(KOLO_ENOMEM, "kolo_event_record: no memory for a mark");
-	rc = put_mark(queue, reach_mark, mark);
+	rc = queue->stream ? queue->stream->mark(queue, &mark->stream)
+			   : put_mark(queue, reach_mark, mark);
 	if (rc < 0) {
 		let_go(mark);
 		return rc;
@@ -407,6 +411,7 @@ static struct mark *mark_of(struct kolo_event *event)
 int kolo_event_query(struct kolo_event *event, int *done)
 {
 	struct mark *mark;
+	int rc = 0;
 
 	if (!event || !done)
 		return ko_fail(KOLO_EINVAL, "kolo_event_query: event and done must not be NULL");
@@ -414,11 +419,16 @@ int kolo_event_query(struct kolo_event *event, int *done)
 	mark = mark_of(event);
 	if (!mark)
 		return 0;
-	pthread_mutex_lock(&mark->lock);
-	*done = mark->reached;
-	pthread_mutex_unlock(&mark->lock);
+	if (mark->stream) {
+		rc = mark->stream->poll(mark->stream);
+		*done = rc != KO_EAGAIN;
+	} else {
+		pthread_mutex_lock(&mark->lock);
+		*done = mark->reached;
+		pthread_mutex_unlock(&mark->lock);
+	}
 	let_go(mark);
-	return 0;
+	return rc < 0 ? rc : 0;
 }
 
 int kolo_event_wait(struct kolo_event *event)
@@ -444,8 +454,10 @@ int kolo_queue_wait_event(struct kolo_queue *queue, struct kolo_event *event)
 		return ko_fail(KOLO_EINVAL,
 			       "kolo_queue_wait_event: queue and event must not be NULL");
 	mark = mark_of(event);
-	if (mark)
+	if (mark && !queue->stream)
 		rc = put_mark(queue, await_mark, mark);
+	else if (mark)
+		rc = mark->stream ? queue->stream->await(queue, mark->stream) : wait_mark(mark);
 	let_go(mark);
 	return rc;
 }

@@ -15,6 +15,16 @@
 struct ko_call;
 struct ko_reducer;
 
+/* A place on a stream that was recorded. The stream's own struct begins with this one. All may be
+ * called on any thread, also after the queue is gone. */
+struct ko_stream_mark {
+	/* 0: the stream has come to it. KO_EAGAIN: it has not. Errors: those of the driver. */
+	int (*poll)(struct ko_stream_mark *mark);
+	/* Blocks until the stream has come to it. */
+	int (*finish)(struct ko_stream_mark *mark);
+	void (*free)(struct ko_stream_mark *mark);
+};
+
 /* The functions of a stream. The stream's own struct begins with a struct kolo_queue. */
 struct ko_stream_ops {
 	/* Records a collective, or one send or recv. Its turn has come and its arguments are
@@ -25,6 +35,10 @@ struct ko_stream_ops {
 	 * streams of these functions, maybe different ones. Their turn has come and their arguments
 	 * are checked */
 	int (*messages)(const struct ko_call *const *calls, size_t count);
+	/* Records the place where the stream is now, for kolo_event_record */
+	int (*mark)(struct kolo_queue *q, struct ko_stream_mark **out);
+	/* Lets the stream wait for such a place, on whatever stream that is */
+	int (*await)(struct kolo_queue *q, struct ko_stream_mark *mark);
 	int (*wait)(struct kolo_queue *q); /* kolo_queue_wait */
 	/* kolo_queue_destroy; recorded work need not be done yet */
 	void (*destroy)(struct kolo_queue *q);

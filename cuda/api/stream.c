@@ -179,10 +179,49 @@ static int wait_stream(struct kolo_queue *q)
 	return ko_gpu_uses_failure(s->uses);
 }
 
-static void destroy_stream(struct kolo_queue *q)
-{
-	struct ko_stream *s = ko_stream_of(q);
+/* ---- Events of kolo.h ------------------------------------------------------------------------ */
 
+/* A place on a stream, an event of the driver's. It holds the queue's GPU. */
+struct mark {
+	struct ko_stream_mark mark; /* first */
+	struct ko_stream *s;
+	void *event;
+};
+
+static int mark_error(const struct ko_stream *s, int rc)
+{
+	return ko_fail(rc, "GPU %d: an event on a stream: %s", s->driver->info(s->gpu)->ordinal,
+		       s->driver->text());
+}
+
+static int poll_mark(struct ko_stream_mark *mark)
+{
+	const struct mark *m = (const struct mark *)mark;
+	int rc = m->s->driver->enter(m->s->gpu);
+
+	if (rc == 0) {
+		rc = m->s->driver->event_poll(m->s->gpu, m->event);
+		m->s->driver->leave(m->s->gpu);
+	}
+	return rc < 0 ? mark_error(m->s, rc) : rc;
+}
+
+static int finish_mark(struct ko_stream_mark *mark)
+{
+	const struct mark *m = (const struct mark *)mark;
+	int rc = m->s->driver->enter(m->s->gpu);
+
+	if (rc == 0) {
+		rc = m->s->driver->event_finish(m->s->gpu, m->event);
+		m->s->driver->leave(m->s->gpu);
+	}
+	return rc < 0 ? mark_error(m->s, rc) : 0;
+}
+
+static void let_go(struct ko_stream *s)
+{
+	if (atomic_fetch_sub(&s->holders, 1) > 1)
+		return;
 	if (s->gpu)
 		s->driver->close(s->gpu);
 	if (s->uses)
@@ -190,10 +229,71 @@ static void destroy_stream(struct kolo_queue *q)
 	free(s);
 }
 
+static void free_mark(struct ko_stream_mark *mark)
+{
+	struct mark *m = (struct mark *)mark;
+
+	if (m->event && m->s->driver->enter(m->s->gpu) == 0) {
+		m->s->driver->event_destroy(m->s->gpu, m->event);
+		m->s->driver->leave(m->s->gpu);
+	}
+	let_go(m->s);
+	free(m);
+}
+
+static int mark_stream(struct kolo_queue *q, struct ko_stream_mark **out)
+{
+	struct ko_stream *s = ko_stream_of(q);
+	struct mark *m = calloc(1, sizeof(*m));
+	int rc;
+
+	if (!m)
+		return ko_fail(KOLO_ENOMEM, "kolo_event_record: no memory for an event");
+	atomic_fetch_add(&s->holders, 1);
+	*m = (struct mark){ .mark = { poll_mark, finish_mark, free_mark }, .s = s };
+	rc = s->driver->enter(s->gpu);
+	if (rc == 0) {
+		rc = s->driver->event_create(s->gpu, &m->event);
+		if (rc == 0)
+			rc = s->driver->event_record(s->gpu, m->event, s->stream);
+		s->driver->leave(s->gpu);
+	}
+	if (rc < 0) {
+		rc = mark_error(s, rc);
+		free_mark(&m->mark);
+		return rc;
+	}
+	*out = &m->mark;
+	return 0;
+}
+
+static int await_mark(struct kolo_queue *q, struct ko_stream_mark *mark)
+{
+	const struct mark *m = (const struct mark *)mark;
+	struct ko_stream *s = ko_stream_of(q);
+	int rc = s->driver->enter(s->gpu);
+
+	if (rc == 0) {
+		rc = s->driver->event_await(s->gpu, s->stream, m->event);
+		s->driver->leave(s->gpu);
+	}
+	return rc < 0 ? mark_error(s, rc) : 0;
+}
+
+/* ---- Queues ---------------------------------------------------------------------------------- */
+
+static void destroy_stream(struct kolo_queue *q)
+{
+	let_go(ko_stream_of(q));
+}
 int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out)
 {
-	static const struct ko_stream_ops ops = { record, record_messages, wait_stream,
-						  destroy_stream };
+	static const struct ko_stream_ops ops = { .record = record,
+						  .messages = record_messages,
+						  .mark = mark_stream,
+						  .await = await_mark,
+						  .wait = wait_stream,
+						  .destroy = destroy_stream };
 	const struct ko_driver *driver;
 	struct ko_stream *s;
 	int rc;
@@ -215,6 +315,7 @@ int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out)
 		return ko_fail(KOLO_ENOMEM, "kolo_cuda_queue_create: no memory for a queue");
 	}
 	s->queue.stream = &ops;
+	atomic_store(&s->holders, 1);
 	s->driver = driver;
 	s->stream = stream;
 	rc = driver->open(stream, &s->gpu);

@@ -6,8 +6,11 @@
 
 #include "comm/sys/queue.h"
 
+#include <stdatomic.h>
+
 struct ko_stream {
 	struct kolo_queue queue; /* first */
+	atomic_int holders;      /* the queue, and events that were recorded with it */
 	const struct ko_driver *driver;
 	struct ko_gpu *gpu;
 	void *stream; /* the driver's; NULL: the default one */

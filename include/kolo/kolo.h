@@ -534,29 +534,31 @@ int kolo_event_create(struct kolo_event **out);
 void kolo_event_destroy(struct kolo_event *event);
 
 /* Records an event: it comes when all operations are done that are in the queue now. Whoever
- * waits for an earlier record still waits for that one. Returns at once.
+ * waits for an earlier record still waits for that one. Returns at once. If the queue is a stream
+ * (kolo_cuda.h), the event comes when all work on the stream is done, also the program's own.
  *
- * Errors: KOLO_EINVAL, KOLO_ENOMEM; KOLO_ENOTSUP if the queue is a stream (kolo_cuda.h). Then the
- * event is as it was. */
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, and for a stream KOLO_ESYS. Then the event is as it was. */
 int kolo_event_record(struct kolo_event *event, struct kolo_queue *queue);
 
 /* Reports whether an event has come. *done becomes 1 if it has come or was never recorded,
  * otherwise 0. Never blocks.
  *
- * Errors: KOLO_EINVAL. */
+ * Errors: KOLO_EINVAL; KOLO_ESYS if it is a stream's, and the GPU has failed. */
 int kolo_event_query(struct kolo_event *event, int *done);
 
 /* Blocks until an event has come. Returns at once if it was never recorded.
  *
  * Errors: KOLO_EINVAL; or the failure that its queue had when the event came, if no
- * kolo_queue_wait had returned it before. */
+ * kolo_queue_wait had returned it before. A stream's event carries no failure of a communicator
+ * (kolo_comm_status). */
 int kolo_event_wait(struct kolo_event *event);
 
 /* Lets a queue wait for the last record of an event, before operations that are put into the
  * queue from now on. Returns at once. If the event comes with a failure, this queue has that
- * failure too.
+ * failure too. With two exceptions if the queue is a stream (kolo_cuda.h): for an event of a queue
+ * from kolo_queue_create it blocks until the event has come, and returns that failure itself.
  *
- * Errors: KOLO_EINVAL, KOLO_ENOMEM; KOLO_ENOTSUP if the queue is a stream (kolo_cuda.h). */
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, and for a stream KOLO_ESYS. */
 int kolo_queue_wait_event(struct kolo_queue *queue, struct kolo_event *event);
 
 /* ---- Operations made at run time ------------------------------------------------------------- */

@@ -29,8 +29,8 @@ struct CUstream_st; /* CUstream and cudaStream_t of CUDA are pointers to it */
  *
  * The caller gives *out to kolo_queue_destroy, which does not wait for the stream.
  * kolo_queue_wait waits for all work on the stream and returns the first failure of a
- * communicator that was used with the queue. kolo_event_record and kolo_queue_wait_event return
- * KOLO_ENOTSUP for it: the stream has events of its own.
+ * communicator that was used with the queue. Events of kolo.h work as with other queues; an event
+ * that was recorded while the stream is captured can't be waited for.
  *
  * All operations of kolo.h take such a queue. Reductions need the order of additions "ring" or
  * "grid" (kolo_comm_order), or they return KOLO_ENOTSUP.

@@ -798,6 +798,65 @@ static void wherever_a_vector_is_cut_places_lie_alike(void **state)
 	t_processes(3, alike, NULL);
 }
 
+/* ---- Events of kolo.h ------------------------------------------------------------------------ */
+
+static void twice(void *arg)
+{
+	int *x = arg;
+
+	usleep(20000);
+	*x *= 2;
+}
+
+static void events(struct t_rank *r)
+{
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
+	struct t_stream *second = t_stream_create(r->rank % 2);
+	struct kolo_queue *other, *host;
+	struct kolo_event *event;
+	int *x = t_gpu_alloc(sizeof(*x)), y = 0, done;
+
+	*x = 1;
+	CHECK(kolo_cuda_queue_create(t_stream_handle(second), &other) == 0 &&
+	      kolo_queue_create(&host) == 0 && kolo_event_create(&event) == 0);
+	/* from stream to stream, and to the host */
+	t_stream_run(me.stream, twice, x);
+	CHECK(kolo_event_record(event, me.q) == 0 && kolo_event_query(event, &done) == 0);
+	CHECK(!done && kolo_queue_wait_event(other, event) == 0);
+	t_stream_run(second, twice, x);
+	CHECK(kolo_event_record(event, other) == 0 && kolo_event_wait(event) == 0 && *x == 4);
+	CHECK(kolo_event_query(event, &done) == 0 && done);
+	/* a queue with a thread comes after a stream's collective */
+	t_stream_run(me.stream, twice, x);
+	CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_MAX, me.q) == 0);
+	CHECK(kolo_event_record(event, me.q) == 0 && kolo_queue_wait_event(host, event) == 0);
+	CHECK(kolo_all_reduce(me.c, x, &y, 1, KOLO_I32, KOLO_SUM, host) == 0);
+	CHECK(kolo_queue_wait(host) == 0 && y == 8 * r->nranks);
+	/* and a stream after that */
+	CHECK(kolo_event_record(event, host) == 0 && kolo_queue_wait_event(me.q, event) == 0);
+	CHECK(kolo_broadcast(me.c, x, x, 1, KOLO_I32, 0, me.q) == 0 && kolo_queue_wait(me.q) == 0);
+	/* an event outlives its queue */
+	t_stream_run(second, twice, x);
+	CHECK(kolo_event_record(event, other) == 0);
+	kolo_queue_destroy(other);
+	CHECK(kolo_event_wait(event) == 0 && *x == 16);
+	kolo_event_destroy(event);
+	kolo_queue_destroy(host);
+	end(&me);
+#ifndef T_PLAIN
+	CHECK(t_driver_live() == 0);
+#endif
+	t_stream_destroy(second);
+	t_gpu_free(x);
+}
+
+static void events_order_streams_and_queues(void **state)
+{
+	(void)state;
+	t_processes(2, events, NULL);
+	t_threads(1, events, NULL);
+}
+
 /* ---- What is refused ------------------------------------------------------------------------- */
 
 static void refuse(struct t_rank *r)
@@ -806,11 +865,9 @@ static void refuse(struct t_rank *r)
 	struct t_stream *far = t_stream_create(7);
 	struct kolo_queue *on_other_gpu;
 	struct kolo_cuda_pointer p;
-	struct kolo_event *event;
 	int *x = t_gpu_alloc(sizeof(*x)), y = 0;
 
 	*x = 1;
-	CHECK(kolo_event_create(&event) == 0 && kolo_event_record(event, me.q) == KOLO_ENOTSUP);
 	CHECK(kolo_all_reduce(me.c, NULL, x, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL);
 	CHECK(kolo_cuda_queue_create(t_stream_handle(me.stream), NULL) == KOLO_EINVAL);
 	CHECK(kolo_cuda_connect(me.c, NULL) == KOLO_EINVAL &&
@@ -830,7 +887,6 @@ static void refuse(struct t_rank *r)
 	      !p.usable);
 	CHECK(kolo_cuda_pointer_get(NULL, x, &p) == KOLO_EINVAL);
 	kolo_queue_destroy(on_other_gpu);
-	kolo_event_destroy(event);
 	CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 &&
 	      kolo_queue_wait(me.q) == 0);
 	CHECK(*x == r->nranks);
@@ -905,6 +961,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_driver_that_fails_in_joining_harms_nobody),
 	cmocka_unit_test(a_driver_that_fails_in_recording_fails_all),
 	cmocka_unit_test(wherever_a_vector_is_cut_places_lie_alike),
+	cmocka_unit_test(events_order_streams_and_queues),
 	cmocka_unit_test(what_a_stream_can_not_do_is_refused),
 	cmocka_unit_test(a_bad_variable_is_named_by_its_rank),
 	cmocka_unit_test(a_machine_without_a_driver_says_so),

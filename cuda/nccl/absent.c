@@ -18,7 +18,15 @@ static const char
 
 static ncclResult_t refuse(struct ncclComm *comm, const char *function, const char *why)
 {
-	return kn_fail(comm, ncclInvalidUsage, "%s: %s", function, why);
+	ncclResult_t result = ncclInvalidUsage;
+
+	if (comm && !kn_comm_hold(comm))
+		return kn_fail(NULL, ncclInvalidArgument, "%s: the communicator was destroyed",
+			       function);
+	result = kn_fail(comm, result, "%s: %s", function, why);
+	if (comm)
+		kn_comm_let_go(comm);
+	return result;
 }
 
 /* A function that refuses. */
@@ -87,8 +95,9 @@ ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *out)
 
 	if (result != ncclSuccess)
 		return result;
+	kn_comm_let_go(comm); /* the caller does not destroy it meanwhile */
 	if (!out || out->magic != NCCL_CONFIG_MAGIC)
-		return kn_fail(comm, ncclInvalidArgument,
+		return kn_fail(NULL, ncclInvalidArgument,
 			       "ncclCommQueryProperties: the properties were not initialized");
 	p = (ncclCommProperties_t){ .size = out->size,
 				    .magic = out->magic,
@@ -106,7 +115,7 @@ KN_TWIN(ncclCommQueryProperties);
 
 ncclTeam_t ncclTeamWorld(ncclComm_t comm)
 {
-	return (ncclTeam_t){ comm->nranks, comm->rank, 1 };
+	return comm ? (ncclTeam_t){ comm->nranks, comm->rank, 1 } : (ncclTeam_t){ 0, 0, 1 };
 }
 
 KN_TWIN(ncclTeamWorld);
@@ -128,7 +137,7 @@ KN_TWIN(ncclTeamRail);
 
 int ncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank)
 {
-	return comm->rank + (rank - team.rank) * team.stride;
+	return (comm ? comm->rank : 0) + (rank - team.rank) * team.stride;
 }
 
 KN_TWIN(ncclTeamRankToWorld);

@@ -27,7 +27,8 @@ struct ncclComm *kn_comm_new(void *context, int device, int rank, int nranks, bo
 				   .device = device,
 				   .rank = rank,
 				   .nranks = nranks,
-				   .blocking = blocking };
+				   .blocking = blocking,
+				   .holders = 1 };
 	pthread_mutex_init(&comm->lock, NULL);
 	pthread_cond_init(&comm->changed, NULL);
 	pthread_mutex_init(&comm->turn, NULL);
@@ -38,30 +39,61 @@ struct ncclComm *kn_comm_new(void *context, int device, int rank, int nranks, bo
 	return comm;
 }
 
-/* Takes it out of the list of all. false: it is not there. */
-bool kn_comm_take_out(struct ncclComm *comm)
+/* With the lock of the list. NULL: it is not there. */
+static struct ncclComm **find(const struct ncclComm *comm)
 {
-	struct ncclComm **at;
+	struct ncclComm **at = &all.first;
+
+	while (*at && *at != comm)
+		at = &(*at)->next;
+	return *at ? at : NULL;
+}
+
+bool kn_comm_hold(struct ncclComm *comm)
+{
 	bool found;
 
 	pthread_mutex_lock(&all.lock);
-	for (at = &all.first; *at && *at != comm; at = &(*at)->next)
-		;
-	found = *at;
+	found = find(comm);
 	if (found)
-		*at = comm->next;
+		comm->holders++;
 	pthread_mutex_unlock(&all.lock);
 	return found;
 }
 
-void kn_comm_free(struct ncclComm *comm)
+void kn_comm_let_go(struct ncclComm *comm)
 {
-	kn_queues_close(&comm->queues);
-	kolo_comm_destroy(comm->kolo);
+	int left;
+
+	pthread_mutex_lock(&all.lock);
+	left = --comm->holders;
+	pthread_mutex_unlock(&all.lock);
+	if (left)
+		return;
 	pthread_mutex_destroy(&comm->lock);
 	pthread_cond_destroy(&comm->changed);
 	pthread_mutex_destroy(&comm->turn);
 	free(comm);
+}
+
+bool kn_comm_take_out(struct ncclComm *comm)
+{
+	struct ncclComm **at;
+
+	pthread_mutex_lock(&all.lock);
+	at = find(comm);
+	if (at)
+		*at = comm->next;
+	pthread_mutex_unlock(&all.lock);
+	return at;
+}
+
+void kn_comm_end(struct ncclComm *comm)
+{
+	kn_queues_close(&comm->queues);
+	kolo_comm_destroy(comm->kolo);
+	comm->kolo = NULL;
+	kn_comm_let_go(comm);
 }
 
 void kn_comm_set_state(struct ncclComm *comm, enum kn_state state, ncclResult_t result)
@@ -75,22 +107,15 @@ void kn_comm_set_state(struct ncclComm *comm, enum kn_state state, ncclResult_t 
 	pthread_cond_broadcast(&comm->changed);
 	pthread_mutex_unlock(&comm->lock);
 	if (dropped)
-		kn_comm_free(comm);
+		kn_comm_end(comm);
 }
 
 /* ---- Who works with it ----------------------------------------------------------------------- */
 
-ncclResult_t kn_comm_check(struct ncclComm *comm, const char *function)
+/* What a communicator in this state answers. */
+static ncclResult_t answer(struct ncclComm *comm, enum kn_state state, ncclResult_t result,
+			   const char *function)
 {
-	enum kn_state state;
-	ncclResult_t result;
-
-	if (!comm)
-		return kn_fail(NULL, ncclInvalidArgument, "%s: the communicator is NULL", function);
-	pthread_mutex_lock(&comm->lock);
-	state = comm->state;
-	result = comm->result;
-	pthread_mutex_unlock(&comm->lock);
 	switch (state) {
 	case KN_READY: return ncclSuccess;
 	case KN_MAKING:
@@ -105,16 +130,34 @@ ncclResult_t kn_comm_check(struct ncclComm *comm, const char *function)
 	}
 }
 
+ncclResult_t kn_comm_check(struct ncclComm *comm, const char *function)
+{
+	enum kn_state state;
+	ncclResult_t result;
+
+	if (!comm || !kn_comm_hold(comm))
+		return kn_fail(NULL, ncclInvalidArgument,
+			       "%s: the communicator is NULL, or was destroyed", function);
+	pthread_mutex_lock(&comm->lock);
+	state = comm->state;
+	result = comm->result;
+	pthread_mutex_unlock(&comm->lock);
+	result = answer(comm, state, result, function);
+	if (result != ncclSuccess)
+		kn_comm_let_go(comm);
+	return result;
+}
+
 ncclResult_t kn_comm_enter(struct ncclComm *comm, void **before)
 {
-	bool aborted;
+	bool closed;
 
 	pthread_mutex_lock(&comm->lock);
-	aborted = comm->aborted;
-	comm->calls += !aborted;
+	closed = comm->closed;
+	comm->calls += !closed;
 	pthread_mutex_unlock(&comm->lock);
-	if (aborted)
-		return kn_fail(NULL, ncclRemoteError, "the communicator was aborted");
+	if (closed)
+		return kn_fail(NULL, ncclRemoteError, "the communicator was aborted or destroyed");
 	pthread_mutex_lock(&comm->turn);
 	*before = kn_context_use(comm->context);
 	return ncclSuccess;
@@ -136,26 +179,28 @@ void kn_comm_leave(struct ncclComm *comm, void *before)
 static int connect_gpus(struct ncclComm *comm)
 {
 	struct kolo_queue *queue;
-	int rc = kn_queue_of(&comm->queues, NULL, &queue); /* that of the current context */
+	int rc = kolo_cuda_queue_create(NULL, &queue); /* of the current context */
 
-	return rc < 0 ? rc : kolo_cuda_connect(comm->kolo, queue);
+	if (rc < 0)
+		return rc;
+	rc = kolo_cuda_connect(comm->kolo, queue);
+	kolo_queue_destroy(queue);
+	return rc;
 }
 
 /* A rank that is late is waited for, as NCCL does: the timeout is off, unless KOLO_TIMEOUT is set.
  * A rank that dies is noticed all the same. */
 static int make(struct ncclComm *comm, const ncclUniqueId *id)
 {
-	const char *p2p = getenv("NCCL_P2P_DISABLE"), *timeout = getenv("KOLO_TIMEOUT");
+	const char *timeout = getenv("KOLO_TIMEOUT");
 	struct kolo_comm_attr attr = { .rank = comm->rank,
 				       .nranks = comm->nranks,
 				       .timeout_s = timeout && *timeout ? 0 : -1,
-				       .log = kn_log_level() ? kn_log : NULL,
-				       .log_level = kn_log_level() };
+				       .log = kn_env_read() ? kn_log : NULL,
+				       .log_level = kn_env_read() };
 	struct kolo_id bytes;
 	int rc;
 
-	if (p2p && *p2p && strcmp(p2p, "0") != 0)
-		attr.transport = "shm";
 	memcpy(bytes.bytes, id->internal, sizeof(bytes.bytes));
 	attr.id = &bytes;
 	rc = kolo_comm_create(&attr, &comm->kolo);
@@ -177,119 +222,180 @@ static int split(struct kn_job *job)
 	return connect_gpus(job->comm);
 }
 
-/* Waits until no other thread is in a call. */
-static void wait_for_calls(struct ncclComm *comm)
-{
-	pthread_mutex_lock(&comm->lock);
-	while (comm->calls || comm->state == KN_FINALIZING)
-		pthread_cond_wait(&comm->changed, &comm->lock);
-	pthread_mutex_unlock(&comm->lock);
-}
-
-static void begin_destroy(struct ncclComm *comm)
+/* Waits until no other thread is in a call, and ends it. */
+static void destroy(struct ncclComm *comm)
 {
 	void *before = kn_context_use(comm->context);
 
-	wait_for_calls(comm);
-	kn_comm_free(comm);
+	pthread_mutex_lock(&comm->lock);
+	comm->closed = true;
+	while (comm->calls)
+		pthread_cond_wait(&comm->changed, &comm->lock);
+	pthread_mutex_unlock(&comm->lock);
+	kn_comm_end(comm);
 	kn_context_use(before);
 }
 
-/* The parent stays until a split is over. */
-void kn_comm_count_split(struct ncclComm *parent, int by)
+unsigned kn_comm_begin_split(struct ncclComm *parent)
+{
+	unsigned number;
+
+	pthread_mutex_lock(&parent->lock);
+	parent->calls++;
+	number = parent->begun++;
+	pthread_mutex_unlock(&parent->lock);
+	return number;
+}
+
+bool kn_comm_is_splitting(struct ncclComm *comm)
+{
+	bool splits;
+
+	pthread_mutex_lock(&comm->lock);
+	splits = !comm->blocking && comm->begun != comm->over;
+	pthread_mutex_unlock(&comm->lock);
+	return splits;
+}
+
+/* All ranks split in the same order, so the threads of two splits must not overtake each other. */
+static void wait_for_splits(struct ncclComm *parent, unsigned number)
 {
 	pthread_mutex_lock(&parent->lock);
-	parent->calls += by;
-	parent->splits += by;
+	while (parent->over != number)
+		pthread_cond_wait(&parent->changed, &parent->lock);
+	pthread_mutex_unlock(&parent->lock);
+}
+
+static void end_split(struct ncclComm *parent)
+{
+	pthread_mutex_lock(&parent->lock);
+	parent->calls--;
+	parent->over++;
 	pthread_cond_broadcast(&parent->changed);
 	pthread_mutex_unlock(&parent->lock);
+	kn_comm_let_go(parent);
 }
 
 static void do_split(struct kn_job *job)
 {
 	void *before;
 
+	wait_for_splits(job->parent, job->number);
 	job->result = kn_comm_enter(job->parent, &before);
 	if (job->result == ncclSuccess) {
 		job->result = kn_result(job->comm ? job->comm : job->parent, split(job));
 		kn_comm_leave(job->parent, before);
 	}
-	kn_comm_count_split(job->parent, -1);
+	end_split(job->parent);
+}
+
+static void do_init(struct kn_job *job)
+{
+	void *before = kn_context_use(job->comm->context);
+
+	job->result = kn_result(job->comm, make(job->comm, &job->id));
+	kn_context_use(before);
 }
 
 void kn_job_do(struct kn_job *job)
 {
 	struct ncclComm *comm = job->comm;
-	void *before;
 
-	if (job->kind == KN_DESTROY) {
-		begin_destroy(comm);
-		job->result = ncclSuccess;
-		return;
+	job->result = ncclSuccess;
+	switch (job->kind) {
+	case KN_DESTROY: destroy(comm); return;
+	case KN_SPLIT: do_split(job); break;
+	default: do_init(job); break;
 	}
-	if (job->kind == KN_SPLIT) {
-		do_split(job);
-	} else {
-		before = kn_context_use(comm->context);
-		job->result = kn_result(comm, job->kind == KN_INIT ? make(comm, &job->id)
-								   : kn_queues_wait(&comm->queues));
-		kn_context_use(before);
-	}
-	if (!comm)
-		return;
-	if (job->result != ncclSuccess)
-		kn_comm_set_state(comm, KN_FAILED, job->result);
-	else
-		kn_comm_set_state(comm, job->kind == KN_FINALIZE ? KN_FINALIZED : KN_READY,
-				  ncclSuccess);
+	if (comm)
+		kn_comm_set_state(comm, job->result == ncclSuccess ? KN_READY : KN_FAILED,
+				  job->result);
 }
 
 ncclResult_t kn_job_drop(struct kn_job *job, ncclResult_t result)
 {
 	job->result = result;
-	if (job->kind == KN_SPLIT)
-		kn_comm_count_split(job->parent, -1);
-	if (job->comm && job->kind != KN_DESTROY)
+	if (job->kind == KN_DESTROY) {
+		destroy(job->comm);
+		return result;
+	}
+	if (job->kind == KN_SPLIT) {
+		wait_for_splits(job->parent, job->number);
+		end_split(job->parent);
+	}
+	if (job->comm)
 		kn_comm_set_state(job->comm, KN_FAILED, result);
 	return result;
 }
 
 /* ---- Questions ------------------------------------------------------------------------------- */
 
+/* With the lock. The first time that it is seen, a failure is the process's last error. */
+static ncclResult_t state_of(struct ncclComm *comm)
+{
+	int rc = 0;
+
+	if (comm->state == KN_MAKING || (!comm->blocking && comm->begun != comm->over))
+		return ncclInProgress;
+	if (comm->result != ncclSuccess || comm->closed || (rc = kolo_comm_status(comm->kolo)) == 0)
+		return comm->result;
+	if (!comm->told) {
+		snprintf(comm->text, sizeof(comm->text), "%s", kolo_last_error());
+		kn_tell(comm->text);
+	}
+	comm->told = true;
+	return kn_code(rc);
+}
+
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
 {
-	int rc;
-
-	if (!comm || !out)
-		return kn_fail(NULL, ncclInvalidArgument,
-			       "ncclCommGetAsyncError: comm and asyncError must not be NULL");
+	if (!comm || !out || !kn_comm_hold(comm))
+		return kn_fail(
+			NULL, ncclInvalidArgument,
+			"ncclCommGetAsyncError: comm and asyncError must not be NULL, nor comm "
+			"destroyed");
 	pthread_mutex_lock(&comm->lock);
-	*out = comm->result;
-	if (comm->state == KN_MAKING || comm->state == KN_FINALIZING || comm->splits) {
-		*out = ncclInProgress;
-	} else if (*out == ncclSuccess && (rc = kolo_comm_status(comm->kolo)) < 0) {
-		*out = kn_code(rc);
-		snprintf(comm->text, sizeof(comm->text), "%s", kolo_last_error());
-	}
+	*out = state_of(comm);
 	pthread_mutex_unlock(&comm->lock);
+	kn_comm_let_go(comm);
 	return ncclSuccess;
 }
 
 KN_TWIN(ncclCommGetAsyncError);
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+	static _Thread_local char copy[KN_TEXT];
+
+	if (!comm || !kn_comm_hold(comm)) {
+		kn_last(copy);
+		return copy;
+	}
+	pthread_mutex_lock(&comm->lock);
+	memcpy(copy, comm->text, sizeof(copy));
+	pthread_mutex_unlock(&comm->lock);
+	kn_comm_let_go(comm);
+	return copy;
+}
+
+KN_TWIN(ncclGetLastError);
 
 /* Reports a number of a communicator that is made. */
 static ncclResult_t tell(struct ncclComm *comm, const char *function, const int *number, int *out)
 {
 	ncclResult_t result = ncclSuccess;
 
-	if (!comm || !out)
-		return kn_fail(NULL, ncclInvalidArgument, "%s: no argument may be NULL", function);
+	if (!comm || !out || !kn_comm_hold(comm))
+		return kn_fail(NULL, ncclInvalidArgument,
+			       "%s: no argument may be NULL, nor the communicator destroyed",
+			       function);
 	pthread_mutex_lock(&comm->lock);
 	if (comm->state == KN_MAKING)
 		result = ncclInProgress;
 	else
 		*out = *number;
 	pthread_mutex_unlock(&comm->lock);
+	kn_comm_let_go(comm);
 	return result;
 }
 
@@ -334,7 +440,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *out)
 
 	if (!out)
 		return kn_fail(NULL, ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
-	kn_log_level(); /* reads the environment */
+	kn_env_read();
 	result = kn_result(NULL, kolo_id_create(&id));
 	if (result == ncclSuccess)
 		memcpy(out->internal, id.bytes, sizeof(out->internal));

@@ -3,6 +3,7 @@
 #include "cuda/nccl/inside.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 
 static struct {
 	int (*init)(unsigned flags);
@@ -11,7 +12,7 @@ static struct {
 	int (*device)(int *device);
 	int (*retain)(void **context, int device);
 	int (*runtime)(int *device); /* cudaGetDevice; NULL: the program has no runtime */
-	const char *why;             /* NULL: all were found */
+	char why[256];               /* what was not found; empty: all was */
 } cuda;
 
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
@@ -20,8 +21,8 @@ static void *find(void *library, const char *name)
 {
 	void *function = library ? dlsym(library, name) : NULL;
 
-	if (!function)
-		cuda.why = dlerror();
+	if (!function && !*cuda.why)
+		snprintf(cuda.why, sizeof(cuda.why), "%s", dlerror());
 	return function;
 }
 
@@ -40,7 +41,7 @@ static void load(void)
 static ncclResult_t begin(void)
 {
 	pthread_once(&loaded, load);
-	if (cuda.why)
+	if (*cuda.why)
 		return kn_fail(NULL, ncclUnhandledCudaError, "no CUDA driver: %s", cuda.why);
 	return cuda.init(0) == 0 ? ncclSuccess
 				 : kn_fail(NULL, ncclUnhandledCudaError, "cuInit failed");

@@ -3,6 +3,7 @@
 #include "cuda/nccl/inside.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- The functions that make one ------------------------------------------------------------- */
 
@@ -42,7 +43,7 @@ static ncclResult_t init_on(void *context, int device, ncclComm_t *out, int nran
 		return result;
 	*out = NULL;
 	if (kn_comm_take_out(job.comm))
-		kn_comm_free(job.comm);
+		kn_comm_end(job.comm);
 	return result;
 }
 
@@ -57,7 +58,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int nranks, ncclUniqueId id
 	if (!out)
 		return kn_fail(NULL, ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
 	*out = NULL;
-	kn_log_level(); /* reads the environment */
+	kn_env_read();
 	result = read_config(config, &blocking);
 	if (result == ncclSuccess)
 		result = kn_context_get(&context, &device);
@@ -85,31 +86,72 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *out, int nranks, int rank, int
 
 KN_TWIN(ncclCommInitRankScalable);
 
-ncclResult_t ncclCommInitAll(ncclComm_t *out, int n, const int *devices)
+/* In a group of its own. What fails leaves none. */
+static ncclResult_t init_all(ncclComm_t *out, int n, const int *devices, void *const *contexts)
 {
 	ncclUniqueId id;
-	ncclResult_t result, ended;
+	ncclResult_t result = ncclGetUniqueId(&id);
+
+	ncclGroupStart();
+	for (int k = 0; k < n && result == ncclSuccess; k++)
+		result = init_on(contexts[k], devices ? devices[k] : k, &out[k], n, &id, k, true);
+	if (result == ncclSuccess)
+		result = ncclGroupEnd();
+	else
+		kn_group_cancel();
+	for (int k = 0; k < n && result != ncclSuccess; k++) {
+		if (out[k] && kn_comm_take_out(out[k]))
+			kn_comm_end(out[k]);
+		out[k] = NULL;
+	}
+	return result;
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t *out, int n, const int *devices)
+{
+	void **contexts;
+	ncclResult_t result = ncclSuccess;
 
 	if (!out || n < 1)
 		return kn_fail(NULL, ncclInvalidArgument,
 			       "ncclCommInitAll: comm must not be NULL, and n must be at least 1");
-	result = ncclGetUniqueId(&id);
-	if (result != ncclSuccess)
-		return result;
-	ncclGroupStart();
-	for (int k = 0; k < n && result == ncclSuccess; k++) {
-		int device = devices ? devices[k] : k;
-		void *context;
-
-		result = kn_context_of(device, &context);
-		if (result == ncclSuccess)
-			result = init_on(context, device, &out[k], n, &id, k, true);
-	}
-	ended = ncclGroupEnd();
-	return result == ncclSuccess ? ended : result;
+	memset(out, 0, (size_t)n * sizeof(*out));
+	contexts = calloc((size_t)n, sizeof(*contexts));
+	if (!contexts)
+		return kn_fail(NULL, ncclSystemError, "no memory for %d communicators", n);
+	for (int k = 0; k < n && result == ncclSuccess; k++)
+		result = kn_context_of(devices ? devices[k] : k, &contexts[k]);
+	if (result == ncclSuccess)
+		result = init_all(out, n, devices, contexts);
+	free(contexts);
+	return result;
 }
 
 KN_TWIN(ncclCommInitAll);
+
+/* The caller holds the parent, and gives that away. */
+static ncclResult_t split(struct kn_job *job, ncclComm_t *out)
+{
+	struct ncclComm *parent = job->parent;
+	ncclResult_t result;
+
+	if (job->color != NCCL_NOCOLOR) {
+		job->comm = kn_comm_new(parent->context, parent->device, -1, 0, job->blocking);
+		if (!job->comm) {
+			kn_comm_let_go(parent);
+			return kn_fail(NULL, ncclSystemError, "no memory for a communicator");
+		}
+	}
+	*out = job->comm;
+	job->number = kn_comm_begin_split(parent);
+	result = kn_group_job(job);
+	if (result == ncclSuccess || result == ncclInProgress)
+		return result;
+	*out = NULL;
+	if (job->comm && kn_comm_take_out(job->comm))
+		kn_comm_end(job->comm);
+	return result;
+}
 
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *out,
 			   ncclConfig_t *config)
@@ -120,46 +162,37 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *ou
 	if (result != ncclSuccess)
 		return result;
 	if (!out || (color < 0 && color != NCCL_NOCOLOR))
-		return kn_fail(parent, ncclInvalidArgument,
-			       "ncclCommSplit: newcomm must not be NULL, and color %d must be 0 or "
-			       "more, or NCCL_SPLIT_NOCOLOR",
-			       color);
-	*out = NULL;
-	result = read_config(config, &job.blocking);
-	if (result != ncclSuccess)
+		result = kn_fail(parent, ncclInvalidArgument,
+				 "ncclCommSplit: newcomm must not be NULL, and color %d must be 0 "
+				 "or more, or NCCL_SPLIT_NOCOLOR",
+				 color);
+	if (result == ncclSuccess)
+		result = read_config(config, &job.blocking);
+	if (result != ncclSuccess) {
+		kn_comm_let_go(parent);
 		return result;
+	}
+	*out = NULL;
 	if (!config)
 		job.blocking = parent->blocking;
-	if (color != NCCL_NOCOLOR) {
-		job.comm = kn_comm_new(parent->context, parent->device, -1, 0, job.blocking);
-		if (!job.comm)
-			return kn_fail(parent, ncclSystemError, "no memory for a communicator");
-	}
-	*out = job.comm;
-	kn_comm_count_split(parent, 1);
-	result = kn_group_job(&job);
-	if (result == ncclSuccess || result == ncclInProgress)
-		return result;
-	*out = NULL;
-	if (job.comm && kn_comm_take_out(job.comm))
-		kn_comm_free(job.comm);
-	return result;
+	return split(&job, out);
 }
 
 KN_TWIN(ncclCommSplit);
 
 /* ---- The functions that end one -------------------------------------------------------------- */
 
+/* What was recorded goes on; ncclCommDestroy waits for it. The program may have destroyed the
+ * streams by now. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-	struct kn_job job = { .kind = KN_FINALIZE, .comm = comm };
 	ncclResult_t result = kn_comm_check(comm, "ncclCommFinalize");
 
 	if (result != ncclSuccess)
 		return result;
-	job.blocking = comm->blocking;
-	kn_comm_set_state(comm, KN_FINALIZING, ncclSuccess);
-	return kn_group_job(&job);
+	kn_comm_set_state(comm, KN_FINALIZED, ncclSuccess);
+	kn_comm_let_go(comm);
+	return ncclSuccess;
 }
 
 KN_TWIN(ncclCommFinalize);
@@ -176,8 +209,8 @@ static ncclResult_t end(ncclComm_t comm, const char *function, bool abort)
 			       "%s: %p is no communicator, or was destroyed before", function,
 			       (void *)comm);
 	pthread_mutex_lock(&comm->lock);
-	comm->aborted = comm->aborted || abort;
 	dropped = comm->dropped = comm->state == KN_MAKING;
+	comm->closed = comm->closed || abort || dropped;
 	if (abort && comm->kolo && !dropped)
 		kolo_comm_abort(comm->kolo);
 	pthread_mutex_unlock(&comm->lock);

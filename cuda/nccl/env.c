@@ -2,9 +2,13 @@
  * (NCCL_DEBUG). */
 #include "cuda/nccl/inside.h"
 
+#include <glob.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static pthread_once_t done = PTHREAD_ONCE_INIT;
@@ -42,20 +46,12 @@ static enum kolo_log_level level_of(const char *name)
 	return strcasecmp(name, "TRACE") == 0 ? KOLO_LOG_TRACE : 0;
 }
 
-void kn_log(void *arg, enum kolo_log_level of, const char *line)
+static void write_line(const char *line)
 {
-	(void)arg;
-	pthread_once(&done, kn_env_read);
-	if (!level || of > level)
+	if (!level)
 		return;
 	fprintf(file, "kolo %d: %s\n", getpid(), line);
 	fflush(file);
-}
-
-enum kolo_log_level kn_log_level(void)
-{
-	pthread_once(&done, kn_env_read);
-	return level;
 }
 
 /* Says `to` = `value` if the variable is set and the user has not said it himself. A variable of
@@ -68,16 +64,94 @@ static void hand_on(const char *from, const char *to, const char *value)
 		setenv(to, value ? value : asked, 0);
 }
 
-/* NCCL takes the beginnings of names, or, after =, whole ones; and after ^ those that are not to be
- * used. Kolo takes whole ones. */
-static void hand_on_names(const char *from, const char *to)
+/* Is the name in a list, by its beginning, or with `exact` all of it? */
+static bool is_listed(const char *list, const char *name, bool exact)
 {
-	const char *asked = getenv(from);
+	while (*list) {
+		size_t len = strcspn(list, ",");
 
-	if (asked && *asked == '=')
-		asked++;
-	if (asked && *asked && *asked != '^' && !getenv(to))
-		setenv(to, asked, 0);
+		if (len && strncmp(list, name, len) == 0 && (!exact || !name[len]))
+			return true;
+		list += len + (list[len] == ',');
+	}
+	return false;
+}
+
+/* Which names NCCL's variable means: those that are listed, after = by their whole names, after ^
+ * all others. Without a list, all but those of containers and virtual machines, and lo. */
+static bool is_meant(const char *asked, const char *name)
+{
+	bool others = *asked == '^', exact = *asked == '=' || (others && asked[1] == '=');
+
+	if (!*asked)
+		return !is_listed("lo,docker,virbr,veth", name, false);
+	asked += others + exact;
+	return is_listed(asked, name, exact) != others && (!others || strcmp(name, "lo") != 0);
+}
+
+/* The first interface that is up, has an address, and is meant. */
+static void choose_interface(void)
+{
+	const char *asked = getenv("NCCL_SOCKET_IFNAME");
+	struct ifaddrs *all, *at;
+
+	if (getenv("KOLO_IFACE") || getifaddrs(&all) < 0)
+		return;
+	for (at = all; at; at = at->ifa_next)
+		if (at->ifa_addr && at->ifa_flags & IFF_UP && at->ifa_addr->sa_family == AF_INET &&
+		    is_meant(asked ? asked : "", at->ifa_name))
+			break;
+	if (at)
+		setenv("KOLO_IFACE", at->ifa_name, 0);
+	else if (asked && *asked)
+		write_line("NCCL_SOCKET_IFNAME names no interface that is up and has an address");
+	freeifaddrs(all);
+}
+
+/* Is a port of an RDMA card active? `path` is its folder in /sys. */
+static bool is_active(const char *path)
+{
+	char name[4096], text[32] = "";
+	FILE *f;
+
+	snprintf(name, sizeof(name), "%s/state", path);
+	f = fopen(name, "re");
+	if (!f)
+		return false;
+	if (!fgets(text, sizeof(text), f))
+		*text = 0;
+	fclose(f);
+	return strstr(text, "ACTIVE");
+}
+
+enum { CARDS = 4 }; /* as many as Kolo takes */
+
+/* The active ports that NCCL_IB_HCA means, as NAME:PORT. */
+static void choose_cards(void)
+{
+	const char *asked = getenv("NCCL_IB_HCA");
+	char chosen[1024] = "", name[256];
+	glob_t ports;
+	int n = 0;
+
+	if (!asked || !*asked || getenv("KOLO_VERBS_DEVICE") ||
+	    glob("/sys/class/infiniband/*/ports/*", 0, NULL, &ports) != 0)
+		return;
+	for (size_t k = 0; k < ports.gl_pathc && n < CARDS; k++) {
+		const char *path = ports.gl_pathv[k], *port = strrchr(path, '/') + 1;
+		const char *card = path + strlen("/sys/class/infiniband/");
+		size_t at = strlen(chosen);
+
+		snprintf(name, sizeof(name), "%.*s:%s", (int)strcspn(card, "/"), card, port);
+		if (!is_active(path) || !is_meant(asked, name))
+			continue;
+		snprintf(chosen + at, sizeof(chosen) - at, "%s%s", n++ ? "," : "", name);
+	}
+	globfree(&ports);
+	if (n)
+		setenv("KOLO_VERBS_DEVICE", chosen, 0);
+	else
+		write_line("NCCL_IB_HCA names no active port of an RDMA card");
 }
 
 static bool is_on(const char *name)
@@ -87,7 +161,7 @@ static bool is_on(const char *name)
 	return value && strcmp(value, "0") != 0;
 }
 
-void kn_env_read(void)
+static void read_all(void)
 {
 	const char *name = getenv("NCCL_DEBUG_FILE");
 
@@ -96,11 +170,24 @@ void kn_env_read(void)
 		file = open_file(name);
 	if (!file)
 		file = stdout;
-	hand_on_names("NCCL_SOCKET_IFNAME", "KOLO_IFACE");
-	hand_on_names("NCCL_IB_HCA", "KOLO_VERBS_DEVICE");
+	choose_interface();
+	choose_cards();
 	hand_on("NCCL_IB_GID_INDEX", "KOLO_VERBS_GID_INDEX", NULL);
 	if (is_on("NCCL_IB_DISABLE"))
 		hand_on("NCCL_IB_DISABLE", "KOLO_NET", "tcp");
+}
+
+enum kolo_log_level kn_env_read(void)
+{
+	pthread_once(&done, read_all);
+	return level;
+}
+
+void kn_log(void *arg, enum kolo_log_level of, const char *line)
+{
+	(void)arg;
+	if (of <= kn_env_read())
+		write_line(line);
 }
 
 /* The environment is read once. NCCL's own does nothing either, by now. */

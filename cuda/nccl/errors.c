@@ -5,20 +5,33 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char last[KN_TEXT];
+/* The process's last error: NCCL has one, and PyTorch asks for it on another thread. */
+static struct {
+	pthread_mutex_t lock;
+	char text[KN_TEXT];
+} last = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+void kn_tell(const char *text)
+{
+	pthread_mutex_lock(&last.lock);
+	snprintf(last.text, sizeof(last.text), "%s", text);
+	pthread_mutex_unlock(&last.lock);
+	kn_log(NULL, KOLO_LOG_WARN, text);
+}
 
 ncclResult_t kn_fail(struct ncclComm *comm, ncclResult_t result, const char *format, ...)
 {
+	char text[KN_TEXT];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(last, sizeof(last), format, args);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	kn_log(NULL, KOLO_LOG_WARN, last);
+	kn_tell(text);
 	if (!comm)
 		return result;
 	pthread_mutex_lock(&comm->lock);
-	memcpy(comm->text, last, sizeof(last));
+	memcpy(comm->text, text, sizeof(text));
 	pthread_mutex_unlock(&comm->lock);
 	return result;
 }
@@ -65,16 +78,9 @@ const char *ncclGetErrorString(ncclResult_t result)
 
 KN_TWIN(ncclGetErrorString);
 
-const char *ncclGetLastError(ncclComm_t comm)
+void kn_last(char out[KN_TEXT])
 {
-	static _Thread_local char copy[KN_TEXT];
-
-	if (!comm)
-		return last;
-	pthread_mutex_lock(&comm->lock);
-	memcpy(copy, comm->text, sizeof(copy));
-	pthread_mutex_unlock(&comm->lock);
-	return copy;
+	pthread_mutex_lock(&last.lock);
+	memcpy(out, last.text, sizeof(last.text));
+	pthread_mutex_unlock(&last.lock);
 }
-
-KN_TWIN(ncclGetLastError);

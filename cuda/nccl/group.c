@@ -103,12 +103,18 @@ static ncclResult_t do_calls(const struct kn_call *first)
 ncclResult_t kn_group_call(const struct kn_call *call)
 {
 	struct kn_call *copy;
+	ncclResult_t result;
 
-	if (!group.depth)
-		return do_one(call);
+	if (!group.depth) {
+		result = do_one(call);
+		kn_comm_let_go(call->comm);
+		return result;
+	}
 	copy = malloc(sizeof(*copy));
-	if (!copy)
-		return kn_fail(call->comm, ncclSystemError, "no memory for a call of a group");
+	if (!copy) {
+		kn_comm_let_go(call->comm);
+		return kn_fail(NULL, ncclSystemError, "no memory for a call of a group");
+	}
 	*copy = *call;
 	copy->next = NULL;
 	*(group.calls ? group.calls_end : &group.calls) = copy;
@@ -116,23 +122,30 @@ ncclResult_t kn_group_call(const struct kn_call *call)
 	return ncclSuccess;
 }
 
+static ncclResult_t free_op(struct ncclComm *comm, enum kolo_op op)
+{
+	void *before;
+	ncclResult_t result = kn_comm_enter(comm, &before);
+
+	if (result == ncclSuccess) {
+		result = kn_result(comm, kolo_op_destroy(comm->kolo, op));
+		kn_comm_leave(comm, before);
+	}
+	kn_comm_let_go(comm);
+	return result;
+}
+
 ncclResult_t kn_group_free_op(struct ncclComm *comm, enum kolo_op op)
 {
 	struct op *later;
-	void *before;
-	ncclResult_t result;
 
-	if (!group.depth) {
-		result = kn_comm_enter(comm, &before);
-		if (result != ncclSuccess)
-			return result;
-		result = kn_result(comm, kolo_op_destroy(comm->kolo, op));
-		kn_comm_leave(comm, before);
-		return result;
-	}
+	if (!group.depth)
+		return free_op(comm, op);
 	later = malloc(sizeof(*later));
-	if (!later)
-		return kn_fail(comm, ncclSystemError, "no memory for a call of a group");
+	if (!later) {
+		kn_comm_let_go(comm);
+		return kn_fail(NULL, ncclSystemError, "no memory for a call of a group");
+	}
 	*later = (struct op){ group.ops, comm, op };
 	group.ops = later;
 	return ncclSuccess;
@@ -181,7 +194,7 @@ static void start(struct kn_job *job)
 	else if (pthread_create(&job->thread, NULL, run, job) == 0)
 		job->joinable = true;
 	else
-		kn_job_drop(job, kn_fail(NULL, ncclSystemError, "no thread for a communicator"));
+		job->lost = true;
 }
 
 /* Those that block are done together, a thread for each but the first. */
@@ -196,6 +209,9 @@ static ncclResult_t do_jobs(struct kn_job *first)
 	for (struct kn_job *job = first; job; job = job->next) {
 		if (job->joinable)
 			pthread_join(job->thread, NULL);
+		else if (job->lost)
+			kn_job_drop(job,
+				    kn_fail(NULL, ncclSystemError, "no thread for a communicator"));
 		if (result == ncclSuccess || result == ncclInProgress)
 			result = job->result == ncclSuccess ? result : job->result;
 	}
@@ -231,27 +247,44 @@ ncclResult_t ncclGroupStart(void)
 
 KN_TWIN(ncclGroupStart);
 
-static void free_all(struct group *g)
+/* After the calls, and before a job that ends a communicator. */
+static void free_calls(struct group *g)
 {
 	while (g->calls) {
 		struct kn_call *call = g->calls;
 
 		g->calls = call->next;
+		kn_comm_let_go(call->comm);
 		free(call);
 	}
+	while (g->ops) {
+		struct op *op = g->ops;
+
+		g->ops = op->next;
+		free_op(op->comm, op->op);
+		free(op);
+	}
+}
+
+static void free_jobs(struct group *g)
+{
 	while (g->jobs) {
 		struct kn_job *job = g->jobs;
 
 		g->jobs = job->next;
 		free(job);
 	}
-	while (g->ops) {
-		struct op *op = g->ops;
+}
 
-		kn_group_free_op(op->comm, op->op);
-		g->ops = op->next;
-		free(op);
-	}
+void kn_group_cancel(void)
+{
+	struct group mine = group;
+
+	group = (struct group){ 0 };
+	free_calls(&mine);
+	for (struct kn_job *job = mine.jobs; job; job = job->next)
+		kn_job_drop(job, ncclInvalidUsage);
+	free_jobs(&mine);
 }
 
 /* Ends the group of this thread, which the caller has from then on. false: it goes on, or there is
@@ -280,11 +313,12 @@ ncclResult_t ncclGroupEnd(void)
 		return result;
 	if (mine.calls)
 		result = do_calls(mine.calls);
+	free_calls(&mine);
 	if (mine.jobs) {
 		jobs = do_jobs(mine.jobs);
 		result = result == ncclSuccess ? jobs : result;
 	}
-	free_all(&mine);
+	free_jobs(&mine);
 	return result;
 }
 
@@ -300,9 +334,10 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
 
 	if (!over)
 		return result;
+	free_calls(&mine);
 	if (mine.jobs)
 		result = do_jobs(mine.jobs);
-	free_all(&mine);
+	free_jobs(&mine);
 	if (info)
 		info->estimatedTime = -1;
 	return result == ncclSuccess ? kn_fail(NULL, ncclInvalidUsage,

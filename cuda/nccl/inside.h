@@ -20,12 +20,16 @@ enum { KN_TEXT = 1024 };
 
 /* ---- Errors: errors.c ------------------------------------------------------------------------ */
 
-/* Makes a text this thread's last error, and the communicator's. comm NULL: only this thread's.
- * Returns `result`. */
+/* Makes a text the process's last error, and the communicator's if it is not NULL. Returns
+ * `result`. */
 ncclResult_t kn_fail(struct ncclComm *comm, ncclResult_t result, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* The same for what a function of kolo.h has returned; ncclSuccess if that is 0. */
+/* Makes a text the process's last error; copies that. */
+void kn_tell(const char *text);
+void kn_last(char out[KN_TEXT]);
+
+/* kn_fail for what a function of kolo.h has returned; ncclSuccess if that is 0. */
 ncclResult_t kn_result(struct ncclComm *comm, int rc);
 
 /* What NCCL says where Kolo says `rc`, without any text. */
@@ -45,24 +49,20 @@ void *kn_context_use(void *context);
 
 /* ---- Queues: queue.c ------------------------------------------------------------------------- */
 
-enum { KN_QUEUES = 16 };
-
-/* Kolo's queues for the streams that a communicator was used with last. */
+/* Kolo's queues for the streams that a communicator was used with. */
 struct kn_queues {
 	struct kn_queue {
 		cudaStream_t stream;
-		struct kolo_queue *queue; /* NULL: free */
-		uint64_t used;
-	} at[KN_QUEUES];
-	uint64_t uses;
+		struct kolo_queue *queue;
+	} * at;
+	size_t n;
 };
 
 /* Finds or makes the queue of a stream. The context must be current if it is NULL, the default
  * stream. */
 int kn_queue_of(struct kn_queues *queues, cudaStream_t stream, struct kolo_queue **out);
 
-/* Waits for all of them, and frees them. */
-int kn_queues_wait(struct kn_queues *queues);
+/* Frees all of them. */
 void kn_queues_close(struct kn_queues *queues);
 
 /* ---- Communicators: comm.c ------------------------------------------------------------------- */
@@ -70,9 +70,8 @@ void kn_queues_close(struct kn_queues *queues);
 enum kn_state {
 	KN_MAKING, /* a thread makes it */
 	KN_READY,
-	KN_FINALIZING,
 	KN_FINALIZED,
-	KN_FAILED /* it could not be made, or finalized */
+	KN_FAILED /* it could not be made */
 };
 
 struct ncclComm {
@@ -81,14 +80,16 @@ struct ncclComm {
 	void *context;
 	int device, rank, nranks;
 	bool blocking;
+	int holders;          /* of its memory, protected by the lock of the list */
 	pthread_mutex_t lock; /* protects what follows */
 	pthread_cond_t changed;
 	enum kn_state state;
-	ncclResult_t result; /* of KN_FAILED */
-	bool aborted;
-	bool dropped; /* ended while it was being made: the thread that makes it frees it */
-	int calls;    /* threads that are in Kolo with it, and splits that are not over */
-	int splits;   /* those */
+	ncclResult_t result;  /* of KN_FAILED */
+	bool told;            /* its failure is the process's last error */
+	bool closed;          /* aborted, or destroyed */
+	bool dropped;         /* that while it was being made: the thread that makes it ends it */
+	int calls;            /* threads that are in Kolo with it, and splits that are not over */
+	unsigned begun, over; /* splits of it */
 	char text[KN_TEXT];
 	pthread_mutex_t turn; /* held by the thread that works with what follows */
 	struct kn_queues queues;
@@ -97,19 +98,28 @@ struct ncclComm {
 /* Makes one that is not connected yet, in the list of all. NULL: no memory. */
 struct ncclComm *kn_comm_new(void *context, int device, int rank, int nranks, bool blocking);
 
-/* Takes it out of the list of all. false: it is not there. */
+/* Holds one that is in the list of all. false: it is not there. The last to let go frees the
+ * memory. */
+bool kn_comm_hold(struct ncclComm *comm);
+void kn_comm_let_go(struct ncclComm *comm);
+
+/* Takes it out of the list of all. The caller holds it in place of the list. false: it is not
+ * there. */
 bool kn_comm_take_out(struct ncclComm *comm);
 
-/* Frees one that is not in the list, and that no thread uses. */
-void kn_comm_free(struct ncclComm *comm);
+/* Closes what Kolo has of one that no thread is in, and lets go. */
+void kn_comm_end(struct ncclComm *comm);
 
-/* Frees it too if it was ended while it was being made. */
+/* Ends it too if it was dropped. */
 void kn_comm_set_state(struct ncclComm *comm, enum kn_state state, ncclResult_t result);
 
-/* A communicator stays until all splits of it are over. */
-void kn_comm_count_split(struct ncclComm *parent, int by);
+/* A split begins. Returns its number. The communicator stays until all are over. */
+unsigned kn_comm_begin_split(struct ncclComm *parent);
 
-/* Is it one that works? `function` is for the text. */
+/* Does a split of one that does not block go on? */
+bool kn_comm_is_splitting(struct ncclComm *comm);
+
+/* Is it one that works? `function` is for the text. After ncclSuccess the caller holds it. */
 ncclResult_t kn_comm_check(struct ncclComm *comm, const char *function);
 
 /* The thread works with the communicator, on its GPU, until kn_comm_leave. It waits for other
@@ -122,11 +132,13 @@ struct kn_job {
 	struct kn_job *next;
 	struct ncclComm *comm;   /* that is made or ended; NULL: a rank without a color */
 	struct ncclComm *parent; /* that is split; NULL: none is */
-	enum { KN_INIT, KN_SPLIT, KN_FINALIZE, KN_DESTROY } kind;
+	enum { KN_INIT, KN_SPLIT, KN_DESTROY } kind;
 	ncclUniqueId id;
 	int color, key;
+	unsigned number; /* of the split; they are done in their order */
 	bool blocking;
 	bool joinable; /* `thread` does it */
+	bool lost;     /* no thread does */
 	pthread_t thread;
 	ncclResult_t result;
 };
@@ -164,22 +176,24 @@ struct kn_call {
 	cudaStream_t stream;
 };
 
-/* Leaves a copy to the end of the group, or does it now if there is none. */
+/* Leaves a copy to the end of the group, or does it now if there is none. The call's communicator
+ * is held, and let go then. */
 ncclResult_t kn_group_call(const struct kn_call *call);
 ncclResult_t kn_group_job(const struct kn_job *job);
 
-/* Frees an op when the group ends, or now. */
+/* Ends the group of this thread without doing its jobs. */
+void kn_group_cancel(void);
+
+/* Frees an op when the group ends, or now. The communicator is held, and let go then. */
 ncclResult_t kn_group_free_op(struct ncclComm *comm, enum kolo_op op);
 
 /* ---- Environment: env.c ---------------------------------------------------------------------- */
 
-/* Hands on what NCCL's variables ask for, once. */
-void kn_env_read(void);
+/* Hands on what NCCL's variables ask for, once. Returns the highest level that NCCL_DEBUG wants; 0:
+ * none. */
+enum kolo_log_level kn_env_read(void);
 
 /* Writes a line where NCCL_DEBUG says. */
 void kn_log(void *arg, enum kolo_log_level level, const char *line);
-
-/* The highest level that NCCL_DEBUG wants; 0: none. */
-enum kolo_log_level kn_log_level(void);
 
 #endif

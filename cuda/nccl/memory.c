@@ -44,8 +44,9 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buffer, size_t size, 
 	(void)size;
 	if (result != ncclSuccess)
 		return result;
+	kn_comm_let_go(comm);
 	if (!handle || !(*handle = malloc(1)))
-		return kn_fail(comm, ncclInvalidArgument, "ncclCommRegister: handle is NULL");
+		return kn_fail(NULL, ncclInvalidArgument, "ncclCommRegister: handle is NULL");
 	return ncclSuccess;
 }
 
@@ -55,6 +56,8 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
 	ncclResult_t result = kn_comm_check(comm, "ncclCommDeregister");
 
+	if (result == ncclSuccess)
+		kn_comm_let_go(comm);
 	free(handle);
 	return result;
 }
@@ -70,19 +73,25 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, 
 	(void)buffer;
 	(void)size;
 	(void)flags;
-	if (result == ncclSuccess && !out)
-		return kn_fail(comm, ncclInvalidArgument, "ncclCommWindowRegister: win is NULL");
-	if (result == ncclSuccess)
-		*out = NULL;
-	return result;
+	if (result != ncclSuccess)
+		return result;
+	kn_comm_let_go(comm);
+	if (!out)
+		return kn_fail(NULL, ncclInvalidArgument, "ncclCommWindowRegister: win is NULL");
+	*out = NULL;
+	return ncclSuccess;
 }
 
 KN_TWIN(ncclCommWindowRegister);
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
 {
+	ncclResult_t result = kn_comm_check(comm, "ncclCommWindowDeregister");
+
 	(void)window;
-	return kn_comm_check(comm, "ncclCommWindowDeregister");
+	if (result == ncclSuccess)
+		kn_comm_let_go(comm);
+	return result;
 }
 
 KN_TWIN(ncclCommWindowDeregister);

@@ -15,6 +15,14 @@ static const enum kolo_op ops[ncclNumOps] = {
 
 /* ---- Checking -------------------------------------------------------------------------------- */
 
+/* Kolo's op; false: there is none of this number. Those made at run time have Kolo's number, after
+ * the number of NCCL's own. */
+static bool find_op(int op, enum kolo_op *out)
+{
+	*out = op < ncclNumOps ? ops[op < 0 ? 0 : op] : (enum kolo_op)(op - ncclNumOps);
+	return op >= 0 && (op < ncclNumOps || !kolo_op_name(*out));
+}
+
 /* Fills in type and op, and leaves the rest of the checks to Kolo. */
 static ncclResult_t call(const char *function, struct kn_call w, ncclDataType_t type, int op)
 {
@@ -23,15 +31,20 @@ static ncclResult_t call(const char *function, struct kn_call w, ncclDataType_t 
 	if (result != ncclSuccess)
 		return result;
 	if ((unsigned)type >= ncclNumTypes)
-		return kn_fail(w.comm, ncclInvalidArgument, "%s: %d is no type", function,
-			       (int)type);
-	if (op < 0)
-		return kn_fail(w.comm, ncclInvalidArgument, "%s: %d is no op", function, op);
+		result = kn_fail(w.comm, ncclInvalidArgument, "%s: %d is no type", function,
+				 (int)type);
+	else if (kn_comm_is_splitting(w.comm))
+		result = kn_fail(w.comm, ncclInvalidArgument,
+				 "%s: the communicator is being split: want ncclSuccess of "
+				 "ncclCommGetAsyncError before",
+				 function);
+	else if (!find_op(op, &w.op))
+		result = kn_fail(w.comm, ncclInvalidArgument, "%s: %d is no op", function, op);
+	if (result != ncclSuccess || (w.n == 0 && w.kind != KN_SEND && w.kind != KN_RECV)) {
+		kn_comm_let_go(w.comm);
+		return result;
+	}
 	w.type = types[type];
-	/* Those made at run time have Kolo's number, after the number of NCCL's own. */
-	w.op = op < ncclNumOps ? ops[op] : (enum kolo_op)(op - ncclNumOps);
-	if (w.n == 0 && w.kind != KN_SEND && w.kind != KN_RECV)
-		return ncclSuccess;
 	return kn_group_call(&w);
 }
 
@@ -165,25 +178,23 @@ KN_TWIN(ncclRecv);
 
 /* ---- Ops made at run time -------------------------------------------------------------------- */
 
-ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
-				      ncclScalarResidence_t residence, ncclComm_t comm)
+/* With the communicator held. */
+static ncclResult_t create_op(ncclRedOp_t *op, const void *scalar, ncclDataType_t type,
+			      ncclScalarResidence_t residence, ncclComm_t comm)
 {
-	ncclResult_t result = kn_comm_check(comm, "ncclRedOpCreatePreMulSum");
 	enum kolo_op made;
+	ncclResult_t result;
 	void *before;
 
-	if (result != ncclSuccess)
-		return result;
 	if (!op || !scalar || (unsigned)type >= ncclNumTypes)
 		return kn_fail(comm, ncclInvalidArgument,
 			       "ncclRedOpCreatePreMulSum: op and scalar must not be NULL, and type "
 			       "%d must be one",
 			       (int)type);
 	if (residence != ncclScalarHostImmediate)
-		return kn_fail(
-			comm, ncclInvalidUsage,
-			"ncclRedOpCreatePreMulSum: a factor in device memory is not there yet; "
-			"want ncclScalarHostImmediate");
+		return kn_fail(comm, ncclInvalidUsage,
+			       "ncclRedOpCreatePreMulSum: a factor in device memory is not there "
+			       "yet; want ncclScalarHostImmediate");
 	result = kn_comm_enter(comm, &before);
 	if (result != ncclSuccess)
 		return result;
@@ -194,20 +205,32 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
 	return result;
 }
 
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+				      ncclScalarResidence_t residence, ncclComm_t comm)
+{
+	ncclResult_t result = kn_comm_check(comm, "ncclRedOpCreatePreMulSum");
+
+	if (result != ncclSuccess)
+		return result;
+	result = create_op(op, scalar, type, residence, comm);
+	kn_comm_let_go(comm);
+	return result;
+}
+
 KN_TWIN(ncclRedOpCreatePreMulSum);
 
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
 	ncclResult_t result = kn_comm_check(comm, "ncclRedOpDestroy");
+	enum kolo_op made;
 
 	if (result != ncclSuccess)
 		return result;
-	if (op < ncclNumOps)
-		return kn_fail(comm, ncclInvalidArgument,
-			       "ncclRedOpDestroy: %d was not made at run "
-			       "time",
-			       (int)op);
-	return kn_group_free_op(comm, (enum kolo_op)(op - ncclNumOps));
+	if ((int)op >= ncclNumOps && find_op((int)op, &made))
+		return kn_group_free_op(comm, made);
+	kn_comm_let_go(comm);
+	return kn_fail(NULL, ncclInvalidArgument, "ncclRedOpDestroy: %d was not made at run time",
+		       (int)op);
 }
 
 KN_TWIN(ncclRedOpDestroy);

@@ -88,8 +88,8 @@ static int contexts[COUNT] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
-	*context = &contexts[device];
-	return 0;
+	*context = &contexts[device % COUNT];
+	return device < COUNT ? 0 : 101;
 }
 
 int cuCtxSetCurrent(void *context)

@@ -516,6 +516,50 @@ static void run_all(int nranks)
 		give_back(&ranks[k]);
 }
 
+/* ---- Many at once ---------------------------------------------------------------------------- */
+
+enum { MANY_STREAMS = 40, MANY_SPLITS = 20 };
+
+/* Two splits of one communicator in one group, again and again; and a group on many streams. */
+static void many(struct rank *r, const ncclUniqueId *id)
+{
+	cudaStream_t streams[MANY_STREAMS];
+	ncclComm_t all, half;
+	int count;
+
+	MUST(ncclCommInitRank(&r->comm, r->nranks, *id, r->rank));
+	for (int k = 0; k < MANY_SPLITS; k++) {
+		MUST(ncclGroupStart());
+		MUST(ncclCommSplit(r->comm, 0, r->rank, &all, NULL));
+		MUST(ncclCommSplit(r->comm, r->rank % 2, -r->rank, &half, NULL));
+		MUST(ncclGroupEnd());
+		MUST(ncclCommCount(all, &count));
+		CHECK(count == r->nranks);
+		MUST(ncclCommCount(half, &count));
+		CHECK(count == (r->nranks + 1 - r->rank % 2) / 2);
+		MUST(ncclCommDestroy(all));
+		MUST(ncclCommDestroy(half));
+	}
+	for (int k = 0; k < MANY_STREAMS; k++)
+		CHECK(cuStreamCreate(&streams[k], 1) == 0);
+	MUST(ncclGroupStart());
+	for (int k = 0; k < MANY_STREAMS; k++) {
+		r->src[k] = k;
+		MUST(ncclSend(r->src + k, 1, ncclInt32, (r->rank + 1) % r->nranks, r->comm,
+			      streams[k]));
+		MUST(ncclRecv(r->dst + k, 1, ncclInt32, (r->rank + r->nranks - 1) % r->nranks,
+			      r->comm, streams[k]));
+	}
+	MUST(ncclGroupEnd());
+	for (int k = 0; k < MANY_STREAMS; k++) {
+		CHECK(cuStreamSynchronize(streams[k]) == 0);
+		CHECK(r->dst[k] == k);
+		cuStreamDestroy_v2(streams[k]);
+	}
+	MUST(ncclCommFinalize(r->comm));
+	MUST(ncclCommDestroy(r->comm));
+}
+
 /* ---- Failures -------------------------------------------------------------------------------- */
 
 static int64_t now_ms(void)
@@ -526,9 +570,20 @@ static int64_t now_ms(void)
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* What another thread hears that asks for the process's last error, as PyTorch's watchdog does. */
+static void *ask_last_error(void *arg)
+{
+	const char **out = arg;
+
+	*out = strdup(ncclGetLastError(NULL));
+	return NULL;
+}
+
 static void die(struct rank *r, const ncclUniqueId *id)
 {
 	ncclResult_t state = ncclSuccess;
+	const char *text;
+	pthread_t thread;
 	int64_t began;
 
 	MUST(ncclCommInitRank(&r->comm, r->nranks, *id, r->rank));
@@ -546,6 +601,9 @@ static void die(struct rank *r, const ncclUniqueId *id)
 	CHECK(now_ms() - began < 2100);
 	CHECK(strstr(ncclGetLastError(r->comm), "rank 1 (pid "));
 	CHECK(strstr(ncclGetLastError(r->comm), "died"));
+	CHECK(pthread_create(&thread, NULL, ask_last_error, &text) == 0 &&
+	      pthread_join(thread, NULL) == 0);
+	CHECK(strstr(text, "rank 1 (pid "));
 	CHECK(strcmp(ncclGetErrorString(state),
 		     "remote process exited or there was a network error") == 0);
 	CHECK(ncclAllReduce(r->src, r->dst, 100, ncclInt32, ncclSum, r->comm, r->stream[0]) ==
@@ -581,8 +639,38 @@ static void aborted(struct rank *r, const ncclUniqueId *id)
 	finish(r);
 }
 
+static void *abort_one(void *comm)
+{
+	MUST(ncclCommAbort(comm));
+	return NULL;
+}
+
+static void end_in_groups(struct rank *r)
+{
+	float factor = 1;
+	ncclComm_t comm;
+	ncclRedOp_t op;
+	pthread_t thread;
+
+	/* An op is freed at the end of a group, before its communicator. */
+	MUST(ncclCommInitAll(&comm, 1, NULL));
+	MUST(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarHostImmediate, comm));
+	MUST(ncclGroupStart());
+	MUST(ncclRedOpDestroy(op, comm));
+	MUST(ncclCommDestroy(comm));
+	MUST(ncclGroupEnd());
+	/* Aborted while a group has calls for it. */
+	MUST(ncclCommInitAll(&comm, 1, NULL));
+	MUST(ncclGroupStart());
+	MUST(ncclAllReduce(r->src, r->dst, 1, ncclInt32, ncclSum, comm, r->stream[0]));
+	CHECK(pthread_create(&thread, NULL, abort_one, comm) == 0 &&
+	      pthread_join(thread, NULL) == 0);
+	CHECK(ncclGroupEnd() == ncclRemoteError);
+}
+
 static void refused(struct rank *r, const ncclUniqueId *id)
 {
+	ncclComm_t comms[2];
 	ncclConfig_t config = { 0 };
 	ncclRedOp_t op;
 	float factor = 1;
@@ -599,6 +687,8 @@ static void refused(struct rank *r, const ncclUniqueId *id)
 	CHECK(ncclAllReduce(r->src, r->dst, 1, ncclInt32, ncclSum, NULL, NULL) ==
 	      ncclInvalidArgument);
 	CHECK(ncclAllReduce(r->src, r->dst, 1, (ncclDataType_t)77, ncclSum, r->comm, NULL) ==
+	      ncclInvalidArgument);
+	CHECK(ncclAllReduce(r->src, r->dst, 1, ncclInt32, (ncclRedOp_t)10, r->comm, NULL) ==
 	      ncclInvalidArgument);
 	CHECK(ncclReduce(r->src, r->dst, 1, ncclInt32, ncclSum, 77, r->comm, NULL) ==
 	      ncclInvalidArgument);
@@ -621,6 +711,11 @@ static void refused(struct rank *r, const ncclUniqueId *id)
 	MUST(ncclMemFree(handle));
 	MUST(ncclCommDestroy(r->comm));
 	CHECK(ncclCommDestroy(NULL) == ncclSuccess);
+	CHECK(ncclAllReduce(r->src, r->dst, 1, ncclInt32, ncclSum, r->comm, NULL) ==
+	      ncclInvalidArgument);
+	CHECK(ncclCommInitAll(comms, 2, (const int[]){ 0, 99 }) == ncclUnhandledCudaError);
+	CHECK(!comms[0] && !comms[1]);
+	end_in_groups(r);
 }
 
 int main(int argc, char **argv)
@@ -636,6 +731,8 @@ int main(int argc, char **argv)
 		return for_processes(nranks, die, 1);
 	if (strcmp(mode, "abort") == 0)
 		return for_processes(nranks, aborted, -1);
+	if (strcmp(mode, "many") == 0)
+		return for_processes(nranks, many, -1);
 	if (strcmp(mode, "wrong") == 0)
 		return for_processes(nranks, refused, -1);
 	if (strcmp(mode, "threads") == 0)

@@ -3,6 +3,7 @@ import glob
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 from tap import B, SLOW, Skip, main, test
@@ -13,7 +14,7 @@ STEPS = "5000" if os.environ.get("T_LONG") else "40" if SLOW else "150"
 
 
 def program(*words, **variables):
-    env = {**os.environ, "LD_LIBRARY_PATH": FAKE, "T_STEPS": STEPS, **variables}
+    env = {**os.environ, "LD_LIBRARY_PATH": FAKE, "T_STEPS": STEPS, "NCCL_SOCKET_IFNAME": "lo", **variables}
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=2400)
     assert done.returncode == 0, (words, done.returncode, done.stdout[-3000:], done.stderr[-3000:])
 
@@ -61,6 +62,24 @@ def a_killed_rank_is_named_by_the_others():
 def any_thread_aborts_at_any_time():
     for _ in range(200 if os.environ.get("T_LONG") else 5 if SLOW else 20):
         client("abort", 3)
+
+
+@test
+def splits_of_a_group_are_done_in_order_and_streams_may_be_many():
+    client("many", 4)
+
+
+@test
+def a_machine_without_a_driver_says_so():
+    if os.environ.get("SAN") or shutil.which("nvidia-smi"):
+        raise Skip("Python is built without the sanitizer, or there is a driver")
+    with tempfile.TemporaryDirectory() as where:
+        for name in "libnccl.so.2", "libkolo.so.0":
+            shutil.copy(f"{FAKE}/{name}", where)
+        text = "import ctypes; l = ctypes.CDLL('libnccl.so.2'); c = ctypes.c_void_p(); l.ncclGetLastError.restype = ctypes.c_char_p; " \
+               "print(l.ncclMemAlloc(ctypes.byref(c), ctypes.c_size_t(8)), l.ncclGetLastError(None).decode())"
+        done = subprocess.run([sys.executable, "-c", text], env={**os.environ, "LD_LIBRARY_PATH": where}, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout.startswith("1 no CUDA driver: libcuda.so.1: cannot open"), done
 
 
 @test

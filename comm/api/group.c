@@ -41,6 +41,8 @@ struct share {
 	size_t messages;              /* how many of them are sends and recvs without a stream, */
 	size_t recorded;              /* and with one */
 	uint64_t place;               /* in the communicator's order */
+	const struct share *after;    /* is done before: it has the same stream; NULL: none */
+	bool done;
 };
 
 /* A group that has ended for its thread. Every thread that may still use it holds it. */
@@ -213,12 +215,18 @@ static int perform_calls(const struct share *share)
 }
 
 /* Does a share and notes its failure in the batch. */
-static void perform_share(struct batch *batch, const struct share *share)
+static void perform_share(struct batch *batch, struct share *share)
 {
 	struct ko_order *order = share->comm->order;
-	int rc = perform_calls(share);
+	int rc;
 
 	pthread_mutex_lock(&batch->lock);
+	while (share->after && !share->after->done)
+		pthread_cond_wait(&batch->changed, &batch->lock);
+	pthread_mutex_unlock(&batch->lock);
+	rc = perform_calls(share);
+	pthread_mutex_lock(&batch->lock);
+	share->done = true;
 	if (rc < 0 && batch->code == 0) {
 		batch->code = rc;
 		memcpy(batch->text, kolo_last_error(), sizeof(batch->text));
@@ -289,6 +297,26 @@ static int perform_batch(void *arg)
 
 /* ---- Putting it together --------------------------------------------------------------------- */
 
+/* Have the two shares calls with the same stream? */
+static bool share_a_stream(const struct share *a, const struct share *b)
+{
+	for (const struct ko_left *x = a->first; x; x = x->next)
+		for (const struct ko_left *y = b->first; y && x->call.queue; y = y->next)
+			if (x->call.queue->stream && y->call.queue &&
+			    ko_queue_same(x->call.queue, y->call.queue))
+				return true;
+	return false;
+}
+
+/* What goes on one stream goes there in the order of the calls, on all ranks. */
+static void order_shares(struct batch *batch)
+{
+	for (size_t k = 1; k < batch->nshares; k++)
+		for (size_t before = 0; before < k; before++)
+			if (share_a_stream(&batch->shares[before], &batch->shares[k]))
+				batch->shares[k].after = &batch->shares[before];
+}
+
 static struct share *share_of(struct batch *batch, struct kolo_comm *c)
 {
 	struct share *share = batch->shares;
@@ -339,6 +367,7 @@ static struct batch *make_batch(struct ko_left *first, struct chunk *chunks)
 		first = next;
 	}
 	batch->left = batch->nshares;
+	order_shares(batch);
 	return batch;
 }
 

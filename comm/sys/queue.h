@@ -39,6 +39,8 @@ struct ko_stream_ops {
 	int (*mark)(struct kolo_queue *q, struct ko_stream_mark **out);
 	/* Lets the stream wait for such a place, on whatever stream that is */
 	int (*await)(struct kolo_queue *q, struct ko_stream_mark *mark);
+	/* Are both the same stream? */
+	bool (*same)(const struct kolo_queue *a, const struct kolo_queue *b);
 	int (*wait)(struct kolo_queue *q); /* kolo_queue_wait */
 	/* kolo_queue_destroy; recorded work need not be done yet */
 	void (*destroy)(struct kolo_queue *q);
@@ -53,6 +55,12 @@ struct kolo_queue {
 static inline bool ko_queue_is_now(const struct kolo_queue *q)
 {
 	return !q || q->stream;
+}
+
+/* Are both the same stream, or the same queue? */
+static inline bool ko_queue_same(const struct kolo_queue *a, const struct kolo_queue *b)
+{
+	return a == b || (a->stream && a->stream == b->stream && a->stream->same(a, b));
 }
 
 /* A piece of work. It gets a copy of the argument that was put in. Returns 0, or the code of a

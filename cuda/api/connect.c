@@ -493,10 +493,18 @@ static bool is_idle(const struct ko_gpu_comm *g)
 static bool wait_until_idle(struct ko_gpu_comm *g)
 {
 	enum { PATIENCE_MS = 10000, STEP_MS = 1 };
+	int64_t began = ko_now_ms();
 	int failed_ms = 0;
 
 	while (!is_idle(g) && failed_ms < PATIENCE_MS) {
 		sleep_ms(STEP_MS);
+		if (g->far && g->comm->timeout_ms && ko_now_ms() - began >= g->comm->timeout_ms &&
+		    ko_roster_cause(g->comm->roster) == 0)
+			ko_comm_fail(
+				g->comm, KOLO_ETIMEDOUT,
+				"rank %d: nobody has received what it sent on a stream for %d s, "
+				"while it waits to leave (kolo_comm_destroy)",
+				g->comm->rank, g->comm->timeout_ms / 1000);
 		failed_ms += !g->joined || ko_roster_cause(g->comm->roster) < 0 ? STEP_MS : 0;
 	}
 	return failed_ms < PATIENCE_MS;

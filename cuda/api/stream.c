@@ -164,6 +164,14 @@ static int record(struct kolo_queue *q, const struct ko_call *call, const struct
 	return rc < 0 ? rc : ko_gpu_record(g, s->stream, call, red);
 }
 
+static bool is_same(const struct kolo_queue *a, const struct kolo_queue *b)
+{
+	const struct ko_stream *s = (const struct ko_stream *)a,
+			       *other = (const struct ko_stream *)b;
+
+	return s->stream == other->stream && s->driver->same(s->gpu, other->gpu);
+}
+
 static int wait_stream(struct kolo_queue *q)
 {
 	struct ko_stream *s = ko_stream_of(q);
@@ -292,6 +300,7 @@ int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out)
 						  .messages = record_messages,
 						  .mark = mark_stream,
 						  .await = await_mark,
+						  .same = is_same,
 						  .wait = wait_stream,
 						  .destroy = destroy_stream };
 	const struct ko_driver *driver;

@@ -11,7 +11,7 @@ enum { SLOTS = KO_GPU_LANE_BANKS * KO_GPU_LANE_SLOTS };
 /* The message that is on its way from or to each slot; NULL: none. */
 struct requests {
 	struct kolo_request *out[SLOTS], *in[SLOTS];
-	uint32_t wanted[SLOTS]; /* bytes that a stream waits for */
+	uint32_t wanted[SLOTS]; /* elements that a stream waits for */
 };
 
 struct ko_gpu_far {
@@ -89,6 +89,17 @@ void ko_gpu_far_close(struct ko_gpu_comm *g)
 	g->far = NULL;
 }
 
+/* What a flag says of a slot's elements. */
+static size_t n_of(uint32_t what)
+{
+	return what & ((1u << KO_GPU_LANE_TYPE) - 1);
+}
+
+static enum kolo_type type_of(uint32_t what)
+{
+	return (enum kolo_type)(what >> KO_GPU_LANE_TYPE);
+}
+
 /* ---- Moving ---------------------------------------------------------------------------------- */
 
 /* A failure of the mailbox is this communicator's. */
@@ -124,11 +135,11 @@ static int send_slot(struct ko_gpu_comm *g, struct ko_gpu_lane *lane, int k)
 	int rc;
 
 	if (!*request && value_of(flag) == KO_SLOT_FULL) {
-		size_t len = atomic_load_explicit(&flag->len, memory_order_relaxed);
+		uint32_t what = atomic_load_explicit(&flag->len, memory_order_relaxed);
 
 		atomic_fetch_add(&g->far->sending, 1);
-		rc = kolo_isend(g->far->box, lane->host + (size_t)k * lane->stride, len, KOLO_U8,
-				lane->peer, k, request);
+		rc = kolo_isend(g->far->box, lane->host + (size_t)k * lane->stride, n_of(what),
+				type_of(what), lane->peer, k, request);
 		return rc < 0 ? rc : 1;
 	}
 	rc = is_over(request, NULL);
@@ -152,11 +163,15 @@ static int receive_slot(struct ko_gpu_comm *g, struct ko_gpu_lane *lane, int k)
 	int rc;
 
 	if (!r->in[k]) {
-		if (!atomic_load_explicit(&flag->len, memory_order_acquire))
+		uint32_t what = atomic_load_explicit(&flag->len, memory_order_acquire);
+
+		if (!what)
 			return 0;
-		r->wanted[k] = atomic_exchange(&flag->len, 0);
-		rc = kolo_irecv(g->far->box, lane->host + (size_t)k * lane->stride, lane->stride,
-				KOLO_U8, lane->peer, k, &r->in[k]);
+		atomic_store(&flag->len, 0); /* the stream writes it after this slot was full */
+		r->wanted[k] = (uint32_t)n_of(what);
+		rc = kolo_irecv(g->far->box, lane->host + (size_t)k * lane->stride,
+				lane->stride / kolo_type_size(type_of(what)), type_of(what),
+				lane->peer, k, &r->in[k]);
 		return rc < 0 ? rc : 1;
 	}
 	rc = is_over(&r->in[k], &got);
@@ -165,8 +180,8 @@ static int receive_slot(struct ko_gpu_comm *g, struct ko_gpu_lane *lane, int k)
 	if (got.n != r->wanted[k])
 		return ko_fail(
 			KOLO_EMISMATCH,
-			"%s got a part of a message of %zu bytes from %s, and waits for one of "
-			"%u: the two ends differ in n or type",
+			"%s got a part of a message of %zu elements from %s, and waits for one of %u: "
+			"the two ends differ in n",
 			ko_comm_name(g->comm, g->comm->rank, me), got.n,
 			ko_comm_name(g->comm, lane->peer, them), r->wanted[k]);
 	/* Pairs with the stream's wait: the bytes are there. */

@@ -28,10 +28,12 @@ enum {
 	KO_GPU_POSTS = 1024,
 	KO_GPU_LANE_SLOTS = 4, /* in each bank of a lane */
 	/* Messages of a lane that are kept for comparing. */
-	KO_GPU_LANE_POSTS = 8,
+	KO_GPU_LANE_POSTS = 32,
 	/* Streams that an operation may use: the caller's, number 0, and Kolo's own, on which
-	 * messages of a group go side by side. */
-	KO_GPU_WAYS = 4,
+	 * messages of a group go side by side: four for lanes by flags, four for lanes by events.
+	 */
+	KO_GPU_WAYS_OF_KIND = 4,
+	KO_GPU_WAYS = 2 * KO_GPU_WAYS_OF_KIND,
 	KO_GPU_STREAMS = 1 + KO_GPU_WAYS
 };
 
@@ -61,8 +63,9 @@ enum {
  * wait for it. The host reads it, and writes KO_SLOT_FAILED. */
 struct ko_gpu_flag {
 	_Alignas(64) _Atomic uint32_t value;
-	/* Staged edges and far lanes: bytes in the slot, written before it is full. At the
-	 * receiver's end of a far lane: bytes that the stream waits for next, or 0. */
+	/* Staged edges: bytes in the slot; written before it is full. Far lanes: elements and their
+	 * type (KO_GPU_LANE_TYPE); at the receiver's end those that the stream waits for next, or
+	 * 0 */
 	_Atomic uint32_t len;
 };
 
@@ -75,6 +78,9 @@ enum { KO_GPU_LANE = KO_GPU_RINGS };
 
 /* A lane's slots, for what is recorded directly and into graphs (lanes.h). */
 enum { KO_GPU_RECORDED, KO_GPU_CAPTURED, KO_GPU_LANE_BANKS };
+
+/* The type of a far lane's elements is in the top bits of `len`. */
+enum { KO_GPU_LANE_TYPE = 28 };
 
 /* Where one of a rank's streams is. */
 struct ko_gpu_where {
@@ -141,15 +147,18 @@ struct ko_gpu_marks {
 
 /* A message as one of its ends was called with it: compared with what the other end says. */
 struct ko_gpu_lane_post {
-	_Atomic uint64_t number; /* of the message in its lane, from 1; 0: it is being written */
+	/* Of the message in its bank of the lane, from 1; 0: it is being written */
+	_Atomic uint64_t number;
 	_Atomic uint64_t n, type;
+	_Atomic uint64_t history; /* hash of n and type of all messages up to this one */
 };
 
 /* A lane as others see it, in its receiver's shared memory: flags of its slots, and what both ends
  * were called with. Each end of a far lane has its own. */
 struct ko_gpu_lane_board {
 	struct ko_gpu_flag slot[KO_GPU_LANE_BANKS][KO_GPU_LANE_SLOTS];
-	struct ko_gpu_lane_post sent[KO_GPU_LANE_POSTS], received[KO_GPU_LANE_POSTS];
+	struct ko_gpu_lane_post sent[KO_GPU_LANE_BANKS][KO_GPU_LANE_POSTS];
+	struct ko_gpu_lane_post received[KO_GPU_LANE_BANKS][KO_GPU_LANE_POSTS];
 };
 
 /* One end of a lane: messages from one rank to another go through it in their order. */
@@ -161,10 +170,11 @@ struct ko_gpu_lane {
 	char *host;    /* far: the slots as the host sees them */
 	size_t stride; /* bytes from slot to slot */
 	struct ko_gpu_lane_board *board;
-	char *gpu_board;                  /* the same, as this GPU sees it */
-	struct ko_gpu_crossing *crossing; /* NULL: the other end is in another process */
-	uint64_t messages;                /* so far */
-	int next[KO_GPU_LANE_BANKS];      /* the slot that comes next */
+	char *gpu_board;                      /* the same, as this GPU sees it */
+	struct ko_gpu_crossing *crossing;     /* NULL: the other end is in another process */
+	uint64_t messages[KO_GPU_LANE_BANKS]; /* so far */
+	uint64_t history[KO_GPU_LANE_BANKS];  /* hash of them */
+	int next[KO_GPU_LANE_BANKS];          /* the slot that comes next */
 	/* While messages are recorded (stream/messages.c): what is left, in order; the stream that
 	 * it goes on; and the next lane with something left. */
 	struct ko_gpu_message *first, *last;
@@ -274,7 +284,8 @@ struct ko_gpu_comm {
 		struct ko_gpu_window window;  /* the slots of all ranks of this host */
 		struct ko_gpu_lane *out, *in; /* by rank, nranks of each; NULL: none are made */
 		void *ways[KO_GPU_WAYS];      /* streams of Kolo's own */
-		bool apart;                   /* GPUs of this host don't reach each other */
+		void *captured_ways[KO_GPU_WAYS_OF_KIND]; /* which captures draw in */
+		bool apart; /* GPUs of this host don't reach each other */
 	} lanes;
 	struct ko_gpu_far *far;          /* NULL: no lane is far */
 	struct ko_gpu_message *messages; /* room for what is recorded */

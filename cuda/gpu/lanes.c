@@ -21,12 +21,23 @@ static size_t lane_len(const struct ko_gpu_comm *g)
 	return len < unit ? unit : len / unit * unit;
 }
 
+/* Those by events only if there are other ranks in this process. */
 static int make_ways(struct ko_gpu_comm *g)
 {
+	struct ko_gpu_lanes *lanes = &g->lanes;
+	bool events = false;
 	int rc = 0;
 
-	for (int k = 0; rc == 0 && k < KO_GPU_WAYS; k++)
-		rc = g->driver->stream_create(g->gpu, &g->lanes.ways[k]);
+	for (int r = 0; r < g->comm->nranks; r++)
+		events = events || (r != g->comm->rank && g->marks[r]);
+	for (int k = 0; rc == 0 && k < KO_GPU_WAYS_OF_KIND; k++) {
+		rc = g->driver->stream_create(g->gpu, &lanes->ways[k]);
+		if (rc == 0)
+			rc = g->driver->stream_create(g->gpu, &lanes->captured_ways[k]);
+		if (rc == 0 && events)
+			rc = g->driver->stream_create(g->gpu,
+						      &lanes->ways[KO_GPU_WAYS_OF_KIND + k]);
+	}
 	return rc < 0 ? ko_gpu_error(g, rc, "making a stream") : 0;
 }
 
@@ -106,6 +117,9 @@ void ko_gpu_lanes_close(struct ko_gpu_comm *g)
 	for (int k = 0; k < KO_GPU_WAYS; k++)
 		if (lanes->ways[k])
 			g->driver->stream_destroy(g->gpu, lanes->ways[k]);
+	for (int k = 0; k < KO_GPU_WAYS_OF_KIND; k++)
+		if (lanes->captured_ways[k])
+			g->driver->stream_destroy(g->gpu, lanes->captured_ways[k]);
 	free(lanes->out);
 	free(lanes->in);
 	*lanes = (struct ko_gpu_lanes){ 0 };
@@ -113,39 +127,65 @@ void ko_gpu_lanes_close(struct ko_gpu_comm *g)
 
 /* ---- Comparing ------------------------------------------------------------------------------- */
 
-static void post(struct ko_gpu_lane_post *at, uint64_t number, size_t n, enum kolo_type type)
+static void post(struct ko_gpu_lane_post *at, uint64_t number, uint64_t history, size_t n,
+		 enum kolo_type type)
 {
 	atomic_store(&at->number, 0);
 	atomic_store(&at->n, n);
 	atomic_store(&at->type, (uint64_t)type);
+	atomic_store(&at->history, history);
 	atomic_store(&at->number, number);
 }
 
-/* Has the other end posted message `number`? */
-static bool hear(const struct ko_gpu_lane_post *at, uint64_t number, uint64_t *n, uint64_t *type)
+/* What the other end said of a message. */
+struct heard {
+	uint64_t n, type, history;
+};
+
+/* Has it posted message `number`? */
+static bool hear(const struct ko_gpu_lane_post *at, uint64_t number, struct heard *out)
 {
 	if (atomic_load(&at->number) != number)
 		return false;
-	*n = atomic_load(&at->n);
-	*type = atomic_load(&at->type);
+	out->n = atomic_load(&at->n);
+	out->type = atomic_load(&at->type);
+	out->history = atomic_load(&at->history);
 	return atomic_load(&at->number) == number;
 }
 
-int ko_gpu_lane_post(struct ko_gpu_comm *g, struct ko_gpu_lane *lane, size_t n, enum kolo_type type)
+/* A difference that passed without notice, because one end was far ahead, shows in a later post. */
+static uint64_t extend(uint64_t history, size_t n, enum kolo_type type)
 {
-	uint64_t number = ++lane->messages, their_n, their_type;
-	size_t at = number % KO_GPU_LANE_POSTS;
-	struct ko_gpu_lane_post *sent = &lane->board->sent[at], *got = &lane->board->received[at];
-	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
+	history = (history ^ n) * 0x9e3779b97f4a7c15u;
+	history = (history ^ history >> 29 ^ (uint64_t)type) * 0x9e3779b97f4a7c15u;
+	return history ^ history >> 32;
+}
 
-	post(lane->sends ? sent : got, number, n, type);
-	/* Of two ends at least one sees the other's post. */
-	if (!hear(lane->sends ? got : sent, number, &their_n, &their_type) ||
-	    (their_n == n && their_type == (uint64_t)type))
+int ko_gpu_lane_post(struct ko_gpu_comm *g, struct ko_gpu_lane *lane, int bank, size_t n,
+		     enum kolo_type type)
+{
+	uint64_t number = ++lane->messages[bank];
+	uint64_t history = lane->history[bank] = extend(lane->history[bank], n, type);
+	size_t at = number % KO_GPU_LANE_POSTS;
+	struct ko_gpu_lane_post *sent = &lane->board->sent[bank][at];
+	struct ko_gpu_lane_post *got = &lane->board->received[bank][at];
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
+	struct heard theirs;
+
+	post(lane->sends ? sent : got, number, history, n, type);
+	/* Of two ends at least one sees the other's post, if they are not too far apart. */
+	if (!hear(lane->sends ? got : sent, number, &theirs) || theirs.history == history)
 		return 0;
-	return ko_fail(KOLO_EMISMATCH, "%s %s %zu elements of %s, and %s %s %llu of %s",
-		       ko_comm_name(g->comm, g->comm->rank, me), lane->sends ? "sends" : "receives",
-		       n, kolo_type_name(type), ko_comm_name(g->comm, lane->peer, them),
-		       lane->sends ? "receives" : "sends", (unsigned long long)their_n,
-		       kolo_type_name((enum kolo_type)their_type));
+	ko_comm_name(g->comm, g->comm->rank, me);
+	ko_comm_name(g->comm, lane->peer, them);
+	if (theirs.n == n && theirs.type == (uint64_t)type)
+		return ko_fail(
+			KOLO_EMISMATCH,
+			"%s and %s disagree on n or type of one of the %llu messages that the "
+			"one sent to the other on streams",
+			me, them, (unsigned long long)number - 1);
+	return ko_fail(KOLO_EMISMATCH, "%s %s %zu elements of %s, and %s %s %llu of %s", me,
+		       lane->sends ? "sends" : "receives", n, kolo_type_name(type), them,
+		       lane->sends ? "receives" : "sends", (unsigned long long)theirs.n,
+		       kolo_type_name((enum kolo_type)theirs.type));
 }

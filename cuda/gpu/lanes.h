@@ -27,7 +27,7 @@ void ko_gpu_lanes_close(struct ko_gpu_comm *g);
 
 /* Posts what this end of a lane is called with: n elements of a type. Compares it with what the
  * other end said of the same message, if that can be seen. KOLO_EMISMATCH. */
-int ko_gpu_lane_post(struct ko_gpu_comm *g, struct ko_gpu_lane *lane, size_t n,
+int ko_gpu_lane_post(struct ko_gpu_comm *g, struct ko_gpu_lane *lane, int bank, size_t n,
 		     enum kolo_type type);
 
 #endif

@@ -10,6 +10,7 @@
 #include "comm/sys/thread.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -138,17 +139,33 @@ static bool is_busy(const struct ko_gpu_comm *g, int rank)
 	return busy;
 }
 
-/* Follows the waits from rank to rank. The rank that waits for nobody is to blame. */
-static int find_culprit(const struct ko_gpu_comm *g, int rank)
+/* Follows all waits from rank to rank, and returns a rank that waits for nobody; -1: there is none.
+ */
+static int search(const struct ko_gpu_comm *g, int rank, bool *seen)
 {
-	for (int hops = 0; hops < g->comm->nranks; hops++) {
-		int next = waits_for(g, rank);
+	int culprit = -1;
+	bool waits = false;
 
-		if (next < 0)
-			break;
-		rank = next;
+	seen[rank] = true;
+	for (int k = 0; culprit < 0 && k < KO_GPU_STREAMS; k++) {
+		int peer = stream_waits_for(g, rank, k);
+
+		waits = waits || peer >= 0;
+		if (peer >= 0 && !seen[peer])
+			culprit = search(g, peer, seen);
 	}
-	return rank;
+	return waits ? culprit : rank;
+}
+
+/* The rank to blame if this one waits for `rank`. *circle: all that are waited for wait too. */
+static int find_culprit(const struct ko_gpu_comm *g, int rank, bool *circle)
+{
+	bool *seen = calloc((size_t)g->comm->nranks, sizeof(*seen));
+	int culprit = seen ? search(g, rank, seen) : rank;
+
+	free(seen);
+	*circle = culprit < 0;
+	return culprit < 0 ? rank : culprit;
 }
 
 /* ---- Failures -------------------------------------------------------------------------------- */
@@ -166,7 +183,8 @@ static const char *last_operation(struct ko_gpu_comm *g, char out[KO_DESC_TEXT])
 static void report_silence(struct ko_gpu_comm *g, int peer)
 {
 	struct kolo_comm *c = g->comm;
-	int culprit = find_culprit(g, peer);
+	bool circle;
+	int culprit = find_culprit(g, peer, &circle);
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
 	bool here = ko_gpu_flags_of(g, culprit, KO_GPU_IN), idle = !is_busy(g, culprit);
 
@@ -175,8 +193,9 @@ static void report_silence(struct ko_gpu_comm *g, int peer)
 		"%s has kept the others waiting for %d s: its stream %s; noticed by %s, whose stream waits for rank "
 		"%d, in %s or a graph with operations before it. If it is only slow, raise KOLO_TIMEOUT",
 		ko_comm_name(c, culprit, them), c->timeout_ms / 1000,
-		!here  ? "has not done its part" /* what it is at is not seen from another host */
-		: idle ? "has not come to the operation"
+		circle  ? "waits for another one, and the ranks wait for each other in a circle"
+		: !here ? "has not done its part" /* what it is at is not seen from another host */
+		: idle  ? "has not come to the operation"
 		       : "is in an operation and waits for nobody there (a kernel that runs, or its process is stopped)",
 		ko_comm_name(c, c->rank, me), peer, last_operation(g, op));
 }

@@ -73,7 +73,8 @@ static int list_message(struct exchange *x, const struct ko_message *m)
 	struct ko_gpu_lane *lane = lane_to(g, m->peer, m->sends);
 	struct ko_model *model = &g->comm->counters.model;
 	size_t bytes = m->n * kolo_type_size(m->type);
-	int rc = ko_gpu_lane_post(g, lane, m->n, m->type);
+	int bank = x->t->captured ? KO_GPU_CAPTURED : KO_GPU_RECORDED;
+	int rc = ko_gpu_lane_post(g, lane, bank, m->n, m->type);
 
 	if (rc < 0 || m->n == 0)
 		return rc;
@@ -143,34 +144,36 @@ static int copy_own(struct exchange *x)
 /* ---- Streams --------------------------------------------------------------------------------- */
 
 /* The tape of one of Kolo's own streams. */
-static struct ko_tape *tape_of_way(struct exchange *x, int way)
+static struct ko_tape *tape_of_way(struct exchange *x, int way, bool events)
 {
+	const struct ko_gpu_lanes *lanes = &x->t->g->lanes;
 	struct ko_tape *t = &x->own[way];
 
 	if (!x->used[way]) {
 		*t = *x->t;
-		t->stream = t->g->lanes.ways[way];
+		t->stream = t->captured ? lanes->captured_ways[way] : lanes->ways[way];
 		t->number = 1 + way;
-		t->watched = true;
+		t->watched = !events;
 	}
 	x->used[way] = true;
 	return t;
 }
 
-/* Gives each lane a stream. One that waits holds up what comes after it. So lanes by flags are on
- * different streams, as far as there are any, unless there is one lane. Events are recorded before
- * they are waited for. So for lanes by events the caller's stream will do. */
+/* Gives each lane a stream. One that waits holds up what comes after it. So several lanes are on
+ * different streams, as far as there are any, and lanes by flags never on one with lanes by
+ * events. */
 static int spread(struct exchange *x)
 {
-	int of_kind[2] = { 0, 0 }, rc = 0;
+	int of_kind[2][2] = { { 0 } }, rc = 0;
 
 	for (struct ko_gpu_lane *lane = x->busy; lane; lane = lane->busy) {
-		bool events = by_events(x->t, lane), split = !events && x->nlanes > 1;
-		int turn = split ? of_kind[lane->sends]++ : 0;
-		int way = turn % (KO_GPU_WAYS / 2) * 2 + lane->sends;
+		bool events = by_events(x->t, lane);
+		int turn = of_kind[events][lane->sends]++;
+		int way = turn % (KO_GPU_WAYS_OF_KIND / 2) * 2 + lane->sends +
+			  (events ? KO_GPU_WAYS_OF_KIND : 0);
 
-		lane->tape = split ? tape_of_way(x, way) : x->t;
-		x->t->watched = x->t->watched || (!events && !split);
+		lane->tape = x->nlanes > 1 ? tape_of_way(x, way, events) : x->t;
+		x->t->watched = x->t->watched || (!events && x->nlanes == 1);
 	}
 	for (int k = 0; rc == 0 && k < KO_GPU_WAYS; k++)
 		if (x->used[k])
@@ -214,7 +217,7 @@ static bool is_recorded(const struct ko_gpu_lane *lane, int slot)
 }
 
 /* The stream waits until the slot is the other end's no more. */
-static int await_slot(struct ko_gpu_lane *lane, int bank, int slot, size_t len)
+static int await_slot(struct ko_gpu_lane *lane, int bank, int slot, uint32_t what)
 {
 	struct ko_tape *t = lane->tape;
 	struct ko_gpu_comm *g = t->g;
@@ -230,7 +233,7 @@ static int await_slot(struct ko_gpu_lane *lane, int bank, int slot, size_t len)
 		return rc < 0 ? ko_gpu_error(g, rc, "waiting for an event") : 0;
 	}
 	if (lane->far && !lane->sends) /* the thread receives when it sees that */
-		ko_tape_flag(t, KO_FLAG_WRITE, (uint32_t)len, lane->gpu_board,
+		ko_tape_flag(t, KO_FLAG_WRITE, what, lane->gpu_board,
 			     ko_gpu_lane_flag_at(bank, slot) + offsetof(struct ko_gpu_flag, len));
 	ko_tape_stage(t, stage | (uint32_t)slot * KO_STAGE_LANE_SLOT |
 				 (uint32_t)lane->peer % KO_STAGE_LANE_PEERS * KO_STAGE_LANE_PEER);
@@ -242,13 +245,13 @@ static int await_slot(struct ko_gpu_lane *lane, int bank, int slot, size_t len)
 }
 
 /* The slot is the other end's from here on. */
-static int give_slot(struct ko_gpu_lane *lane, int bank, int slot, size_t len)
+static int give_slot(struct ko_gpu_lane *lane, int bank, int slot, uint32_t what)
 {
 	struct ko_gpu_crossing *c = lane->crossing;
 	int rc;
 
 	if (lane->far && lane->sends)
-		ko_tape_flag(lane->tape, KO_FLAG_WRITE, (uint32_t)len, lane->gpu_board,
+		ko_tape_flag(lane->tape, KO_FLAG_WRITE, what, lane->gpu_board,
 			     ko_gpu_lane_flag_at(bank, slot) + offsetof(struct ko_gpu_flag, len));
 	if (!by_events(lane->tape, lane)) {
 		ko_tape_flag(lane->tape, KO_FLAG_WRITE, lane->sends ? KO_SLOT_FULL : KO_SLOT_EMPTY,
@@ -267,13 +270,13 @@ static int move(struct ko_gpu_lane *lane, const struct ko_gpu_message *m, size_t
 {
 	int bank = bank_of(lane), slot = lane->next[bank];
 	char *at = lane->slots + (size_t)(bank * KO_GPU_LANE_SLOTS + slot) * lane->stride;
-	size_t len = n * kolo_type_size(m->type);
-	int rc = await_slot(lane, bank, slot, len);
+	uint32_t what = (uint32_t)n | (uint32_t)m->type << KO_GPU_LANE_TYPE;
+	int rc = await_slot(lane, bank, slot, what);
 
 	if (rc == 0)
 		rc = ko_tape_copy(lane->tape, m->type, lane->sends ? at : m->at,
 				  lane->sends ? m->at : at, n);
-	return rc == 0 ? give_slot(lane, bank, slot, len) : rc;
+	return rc == 0 ? give_slot(lane, bank, slot, what) : rc;
 }
 
 /* The next chunk takes the next slot. In graphs each message begins with slot 0, because a graph

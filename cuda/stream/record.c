@@ -155,6 +155,24 @@ static int ask_capture(struct ko_gpu_comm *g, void *stream, uint64_t *out)
 					    : ko_comm_fail(g->comm, rc, "%s", kolo_last_error());
 }
 
+/* A capture draws in Kolo's streams for groups of messages, and has them until it ends. */
+static int check_ways(struct ko_gpu_comm *g, uint64_t capture)
+{
+	uint64_t other = 0;
+	int rc = 0;
+
+	for (int k = 0; rc == 0 && capture && g->lanes.out && k < KO_GPU_WAYS_OF_KIND; k++) {
+		rc = ask_capture(g, g->lanes.captured_ways[k], &other);
+		if (rc == 0 && other && other != capture)
+			rc = ko_fail(
+				KOLO_EINVAL,
+				"rank %d: a stream is captured with messages of a communicator "
+				"that another capture has messages of: want that to end before",
+				g->comm->rank);
+	}
+	return rc;
+}
+
 /* Can a stream do it? */
 static int check(const struct ko_call *call)
 {
@@ -194,6 +212,8 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 
 	if (rc == 0)
 		rc = check(call);
+	if (rc == 0 && ko_coll_has_messages(call->coll))
+		rc = check_ways(g, capture);
 	if (rc < 0 || (rc = ko_run_claim(c, call->coll)) < 0)
 		return rc;
 	if (ko_coll_has_messages(call->coll)) {
@@ -254,7 +274,7 @@ static int ask_captures(struct ko_gpu_comm *g, const struct ko_gpu_calls *calls,
 				"and others are not, or for another graph",
 				g->comm->rank);
 	}
-	return rc;
+	return rc == 0 ? check_ways(g, *capture) : rc;
 }
 
 /* On the GPU. */

@@ -36,12 +36,14 @@ struct CUstream_st; /* CUstream and cudaStream_t of CUDA are pointers to it */
  * "grid" (kolo_comm_order), or they return KOLO_ENOTSUP.
  *
  * A send or recv needs GPUs that have joined: all ranks call kolo_cuda_connect, or a collective
- * with a stream, before it. A short send does not wait for its recv. A long one occupies the
- * stream until most of it has been received. Sends and recvs of one group (kolo_group_begin) are
- * one step on all streams that they name: it begins when all of these have come to it. They don't
- * wait for each other, with one exception: a group has two streams of Kolo's for long sends to
- * different ranks, and two for long recvs. So of three long ones, one that nobody takes may hold up
- * another. A send that is captured is for a recv that is captured.
+ * with a stream, before it. From each rank to each other one four short messages may be on their
+ * way before they are received. A send beyond that, or a long one, occupies the stream until its
+ * turn comes. Sends and recvs of one group (kolo_group_begin) are one step on all streams that
+ * they name: it begins when all of these have come to it. They don't wait for each other, with
+ * exceptions. A group has two streams of Kolo's for sends to different ranks, and two for recvs. So
+ * of three, one that nobody takes may hold up another. Communicators that use the same stream come
+ * one after the other, in the order of their first calls. Sends and recvs with streams come before
+ * those without. A send that is captured is for a recv that is captured.
  *
  * All ranks must call with such a queue. Each rank uses one GPU with a communicator: that of its
  * first queue. Several ranks may share a GPU. If calls on one communicator name several streams,

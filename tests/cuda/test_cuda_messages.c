@@ -4,6 +4,7 @@
 #include "comm/core/comm.h"
 #include "tests/cuda/gpu_ranks.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -316,6 +317,117 @@ static void short_sends_do_not_wait_for_recvs(void **state)
 	transport = NULL;
 }
 
+/* Two communicators on one stream, in one group. */
+static void two_communicators(struct t_rank *r)
+{
+	enum { N = 5000, TIMES = 30 };
+	struct rank me = join_small(r);
+	struct kolo_comm *second;
+	int *x = t_gpu_alloc(N * sizeof(int)), *y = t_gpu_alloc(2 * N * sizeof(int));
+	int next = (r->rank + 1) % r->nranks, prev = (r->rank + r->nranks - 1) % r->nranks;
+
+	CHECK(kolo_comm_split(me.c, 0, r->rank, &second) == 0);
+	CHECK(kolo_cuda_connect(second, me.q) == 0);
+	fill(x, r->rank, N);
+	for (int k = 0; k < TIMES; k++) {
+		struct kolo_comm *c[] = { me.c, second };
+
+		CHECK(kolo_group_begin() == 0);
+		for (int i = 0; i < 2; i++) {
+			CHECK(kolo_send(c[i], x, N, KOLO_I32, next, me.q) == 0);
+			CHECK(kolo_recv(c[i], y + (size_t)i * N, N, KOLO_I32, prev, me.q) == 0);
+		}
+		CHECK(kolo_group_end() == 0);
+		CHECK(kolo_group_begin() == 0);
+		for (int i = 0; i < 2; i++)
+			CHECK(kolo_broadcast(c[i], y + (size_t)i * N, y + (size_t)i * N, 100,
+					     KOLO_I32, 0, me.q) == 0);
+		CHECK(kolo_group_end() == 0);
+	}
+	CHECK(kolo_queue_wait(me.q) == 0);
+	check(y + 100, prev, 0);
+	for (int i = 0; i < 2; i++)
+		check(y + (size_t)i * N, r->nranks - 1, 100);
+	kolo_comm_destroy(second);
+	end(&me);
+	t_gpu_free(x);
+	t_gpu_free(y);
+}
+
+static void communicators_of_a_group_share_a_stream(void **state)
+{
+	(void)state;
+	t_processes(2, two_communicators, NULL);
+	t_processes(3, two_communicators, NULL);
+}
+
+/* Ranks 0 to 2 are threads, 3 is another process. Rank 2 waits for two of the others at once, of
+ * which one waits for 3, and that for the other. */
+static void both_kinds(struct t_rank *r)
+{
+	enum { N = 20000 };
+	struct rank me = join_small(r);
+	int *x = t_gpu_alloc(N * sizeof(int)), *y = t_gpu_alloc(2 * N * sizeof(int));
+	int rank = r->rank;
+
+	fill(x, rank, N);
+	if (rank == 0) {
+		CHECK(kolo_recv(me.c, y, 10, KOLO_I32, 3, me.q) == 0);
+		CHECK(kolo_send(me.c, y, 10, KOLO_I32, 2, me.q) == 0);
+	} else if (rank == 1) {
+		CHECK(kolo_send(me.c, x, N, KOLO_I32, 2, me.q) == 0);
+		CHECK(kolo_send(me.c, x, 10, KOLO_I32, 3, me.q) == 0);
+	} else if (rank == 2) {
+		CHECK(kolo_group_begin() == 0);
+		CHECK(kolo_recv(me.c, y, 10, KOLO_I32, 0, me.q) == 0);
+		CHECK(kolo_recv(me.c, y + N, N, KOLO_I32, 1, me.q) == 0);
+		CHECK(kolo_group_end() == 0);
+	} else {
+		CHECK(kolo_recv(me.c, y, 10, KOLO_I32, 1, me.q) == 0);
+		CHECK(kolo_send(me.c, y, 10, KOLO_I32, 0, me.q) == 0);
+	}
+	CHECK(kolo_queue_wait(me.q) == 0);
+	if (rank != 1)
+		check(y, 1, 10);
+	if (rank == 2)
+		check(y + N, 1, N);
+	end(&me);
+	t_gpu_free(x);
+	t_gpu_free(y);
+}
+
+static void *run_both_kinds(void *arg)
+{
+	both_kinds(arg);
+	return NULL;
+}
+
+static void three_threads_or_one(struct t_rank *r)
+{
+	struct t_rank ranks[3];
+	pthread_t ids[3];
+
+	for (int k = 0; k < 3; k++) {
+		ranks[k] = *r;
+		ranks[k].nranks = 4;
+		ranks[k].rank = r->rank == 0 ? k : 3;
+	}
+	if (r->rank == 1) {
+		both_kinds(&ranks[0]);
+		return;
+	}
+	for (int k = 0; k < 3; k++)
+		CHECK(pthread_create(&ids[k], NULL, run_both_kinds, &ranks[k]) == 0);
+	for (int k = 0; k < 3; k++)
+		pthread_join(ids[k], NULL);
+}
+
+static void a_rank_of_this_process_that_waits_holds_up_nobody_else(void **state)
+{
+	(void)state;
+	t_processes(2, three_threads_or_one, NULL);
+}
+
 /* ---- Graphs ---------------------------------------------------------------------------------- */
 
 static void replay(struct t_rank *r)
@@ -363,6 +475,53 @@ static void a_graph_holds_a_group(void **state)
 	t_threads(3, replay, NULL);
 	for_ranks_of_both_kinds(replay);
 	for_every_proxy(replay, NULL);
+}
+
+/* Groups beside an open capture are none of it; and a second capture waits for the first to end. */
+static void beside_a_capture(struct t_rank *r)
+{
+	struct rank me = join_small(r);
+	struct t_stream *captured[2] = { t_stream_create(r->rank % 2),
+					 t_stream_create(r->rank % 2) };
+	struct kolo_queue *q[2];
+	int *x = t_gpu_alloc(4 * sizeof(int)), peer = 1 - r->rank, rc[3];
+	struct t_graph *graph;
+
+	for (int k = 0; k < 2; k++)
+		CHECK(kolo_cuda_queue_create(t_stream_handle(captured[k]), &q[k]) == 0);
+	fill(x, r->rank, 1);
+	t_capture_begin(captured[0]);
+	t_capture_begin(captured[1]);
+	for (int k = 0; k < 3; k++) {
+		struct kolo_queue *on = k == 0 ? q[0] : k == 1 ? me.q : q[1];
+
+		CHECK(kolo_group_begin() == 0);
+		CHECK(kolo_send(me.c, x, 1, KOLO_I32, peer, on) == 0);
+		CHECK(kolo_recv(me.c, x + k + 1, 1, KOLO_I32, peer, on) == 0);
+		rc[k] = kolo_group_end();
+	}
+	CHECK(rc[0] == 0 && rc[1] == 0 && rc[2] == KOLO_EINVAL);
+	CHECK(strstr(kolo_last_error(), "another capture has messages of"));
+	graph = t_capture_end(captured[0]);
+	t_graph_destroy(t_capture_end(captured[1]));
+	CHECK(kolo_queue_wait(me.q) == 0);
+	check(x + 2, peer, 1);
+	t_graph_launch(graph, captured[0]);
+	t_stream_finish(captured[0]);
+	check(x + 1, peer, 1);
+	t_graph_destroy(graph);
+	for (int k = 0; k < 2; k++)
+		kolo_queue_destroy(q[k]);
+	end(&me);
+	for (int k = 0; k < 2; k++)
+		t_stream_destroy(captured[k]);
+	t_gpu_free(x);
+}
+
+static void a_capture_has_streams_of_its_own(void **state)
+{
+	(void)state;
+	t_processes(2, beside_a_capture, NULL);
 }
 
 /* One thread for all ranks. */
@@ -426,7 +585,29 @@ static void disagree(struct t_rank *r)
 	CHECK(rc == KOLO_EMISMATCH);
 	CHECK(strstr(kolo_last_error(), "10 elements of i32") ||
 	      strstr(kolo_last_error(), "10 of i32") ||
-	      strstr(kolo_last_error(), "of 40 bytes from rank 0"));
+	      strstr(kolo_last_error(), "of 10 elements from rank 0") ||
+	      strstr(kolo_last_error(), "sends n=10 i32"));
+	end(&me);
+	t_gpu_free(x);
+}
+
+/* A difference is found also if one end is far ahead. */
+static void disagree_behind(struct t_rank *r)
+{
+	enum { MESSAGES_AHEAD = 50 };
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
+	int *x = t_gpu_alloc(100 * sizeof(int)), rc = 0;
+
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
+	for (int k = 0; k < MESSAGES_AHEAD && rc == 0 && r->rank == 0; k++)
+		rc = kolo_send(me.c, x, 10, KOLO_I32, 1, me.q);
+	CHECK(rc == 0);
+	rc = kolo_barrier(me.c, NULL); /* the other one may have found it already */
+	for (int k = 0; k < MESSAGES_AHEAD && rc == 0 && r->rank == 1; k++)
+		rc = kolo_recv(me.c, x, 10, k == 3 ? KOLO_F32 : KOLO_I32, 0, me.q);
+	for (int64_t since = t_now_ms(); rc == 0 && t_now_ms() - since < 10000;)
+		rc = kolo_comm_status(me.c);
+	CHECK(rc == KOLO_EMISMATCH && strstr(kolo_last_error(), "disagree on n or type"));
 	end(&me);
 	t_gpu_free(x);
 }
@@ -438,9 +619,40 @@ static void ends_that_disagree_are_told(void **state)
 		t_processes(2, disagree, &how);
 		t_threads(2, disagree, &how);
 	}
-	transport = "tcp"; /* of the type nothing is known there */
-	t_processes(2, disagree, &(int){ 0 });
+	t_processes(2, disagree_behind, NULL);
+	transport = "tcp";
+	for (int how = 0; how < 2; how++)
+		t_processes(2, disagree, &how);
 	transport = NULL;
+}
+
+/* Rank 2 does nothing. Rank 0 waits for it on a stream that comes after one where all wait for each
+ * other only until it comes. */
+static void wait_behind(struct t_rank *r)
+{
+	enum { N = 100000 };
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = TIMEOUT_S });
+	int *x = t_gpu_alloc(4 * N * sizeof(int));
+
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0 && kolo_barrier(me.c, NULL) == 0);
+	if (r->rank == 0) {
+		CHECK(kolo_group_begin() == 0);
+		for (int from = 1; from < 4; from++)
+			CHECK(kolo_recv(me.c, x + from * N, N, KOLO_I32, from, me.q) == 0);
+		CHECK(kolo_group_end() == 0);
+	} else if (r->rank == 1) {
+		CHECK(kolo_recv(me.c, x, N, KOLO_I32, 3, me.q) == 0);
+		CHECK(kolo_send(me.c, x, N, KOLO_I32, 0, me.q) == 0);
+	} else if (r->rank == 3) {
+		CHECK(kolo_send(me.c, x, N, KOLO_I32, 0, me.q) == 0);
+		CHECK(kolo_send(me.c, x, N, KOLO_I32, 1, me.q) == 0);
+	}
+	while (kolo_comm_status(me.c) == 0)
+		usleep(10000);
+	CHECK(kolo_comm_status(me.c) == KOLO_ETIMEDOUT);
+	CHECK(strncmp(kolo_last_error(), "rank 2 ", 7) == 0);
+	end(&me);
+	t_gpu_free(x);
 }
 
 /* Rank 1 dies, or does nothing, while rank 0 waits to receive from it, or to send to it, and rank 2
@@ -490,6 +702,7 @@ static void whoever_is_waited_for_is_named(void **state)
 		t_wait(3, pids, GONE);
 	}
 	t_processes(3, lose_rank, &(int){ 2 });
+	t_processes(4, wait_behind, NULL);
 	transport = "tcp";
 	for (int how = 0; how < 2; how++) {
 		t_start(3, lose_rank, &how, pids);
@@ -579,7 +792,10 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_stream_sends_on_what_came),
 	cmocka_unit_test(messages_of_a_group_do_not_wait_for_each_other),
 	cmocka_unit_test(short_sends_do_not_wait_for_recvs),
+	cmocka_unit_test(communicators_of_a_group_share_a_stream),
+	cmocka_unit_test(a_rank_of_this_process_that_waits_holds_up_nobody_else),
 	cmocka_unit_test(a_graph_holds_a_group),
+	cmocka_unit_test(a_capture_has_streams_of_its_own),
 	cmocka_unit_test(a_thread_calls_for_all_ranks_in_a_group),
 	cmocka_unit_test(ends_that_disagree_are_told),
 	cmocka_unit_test(whoever_is_waited_for_is_named),

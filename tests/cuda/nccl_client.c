@@ -573,7 +573,7 @@ static int64_t now_ms(void)
 /* What another thread hears that asks for the process's last error, as PyTorch's watchdog does. */
 static void *ask_last_error(void *arg)
 {
-	const char **out = arg;
+	char **out = arg;
 
 	*out = strdup(ncclGetLastError(NULL));
 	return NULL;
@@ -582,7 +582,7 @@ static void *ask_last_error(void *arg)
 static void die(struct rank *r, const ncclUniqueId *id)
 {
 	ncclResult_t state = ncclSuccess;
-	const char *text;
+	char *text;
 	pthread_t thread;
 	int64_t began;
 
@@ -604,6 +604,7 @@ static void die(struct rank *r, const ncclUniqueId *id)
 	CHECK(pthread_create(&thread, NULL, ask_last_error, &text) == 0 &&
 	      pthread_join(thread, NULL) == 0);
 	CHECK(strstr(text, "rank 1 (pid "));
+	free(text);
 	CHECK(strcmp(ncclGetErrorString(state),
 		     "remote process exited or there was a network error") == 0);
 	CHECK(ncclAllReduce(r->src, r->dst, 100, ncclInt32, ncclSum, r->comm, r->stream[0]) ==

@@ -330,7 +330,7 @@ static void in_pieces(struct t_rank *r)
 static void a_vector_may_be_cut_anywhere(void **state)
 {
 	(void)state;
-	for (int n = 2; n <= 7; n += t_is_slow() ? 3 : 1) {
+	for (int n = 2; n <= (t_is_slowest() ? 2 : 7); n += t_is_slow() ? 3 : 1) {
 		t_processes(n, in_pieces, NULL);
 		t_processes(n, in_pieces, "pairwise");
 		t_processes(n, in_pieces, "doubling");

@@ -92,7 +92,7 @@ void for_every_proxy(t_rank_fn *fn, void *arg)
 	static const char *const names[] = { "shm", "tcp", "ofi" };
 
 	for (size_t k = 0; k < ARRAY_LEN(names); k++) {
-		if (!t_has_transport(names[k]))
+		if (!t_has_transport(names[k]) || (k != 1 && t_is_slowest()))
 			continue;
 		transport = names[k];
 		t_processes(k == 0 ? 3 : 2, fn, arg);

@@ -233,7 +233,8 @@ static void every_schedule_has_the_bits_of_one_rank(void **state)
 {
 	(void)state;
 	for (int nranks = 1; nranks <= 4; nranks++)
-		t_processes(nranks, run_all, NULL);
+		if (nranks == 3 || !t_is_slowest())
+			t_processes(nranks, run_all, NULL);
 	t_threads(2, run_all, NULL);
 }
 

@@ -598,7 +598,7 @@ static void die(struct rank *r, const ncclUniqueId *id)
 	while (state == ncclSuccess && now_ms() - began < 10000)
 		MUST(ncclCommGetAsyncError(r->comm, &state));
 	CHECK(state == ncclRemoteError);
-	CHECK(now_ms() - began < 2100);
+	CHECK(now_ms() - began < 4000); /* on a machine that does other things, too */
 	CHECK(strstr(ncclGetLastError(r->comm), "rank 1 (pid "));
 	CHECK(strstr(ncclGetLastError(r->comm), "died"));
 	CHECK(pthread_create(&thread, NULL, ask_last_error, &text) == 0 &&

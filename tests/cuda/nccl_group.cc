@@ -1,6 +1,6 @@
-// What PyTorch's process groups call of NCCL, call by call, for test_nccl.py: communicators that don't block,
-// a watchdog that asks for errors while operations run, splits, ends by finalizing, destroying, or aborting
-// inside a group from the watchdog's thread.
+// What PyTorch's process groups call of NCCL, call by call, for test_nccl.py: communicators that
+// don't block, a watchdog that asks for errors while operations run, splits, ends by finalizing,
+// destroying, or aborting inside a group from the watchdog's thread.
 //
 // usage: nccl_group NRANKS TIMES
 //
@@ -13,6 +13,7 @@ extern "C" {
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <sys/mman.h>
@@ -37,6 +38,7 @@ constexpr int count = 3000;
 
 struct Shared {
 	std::atomic<int> generation;
+	std::atomic<int> done; // ranks that have done the work of all turns so far
 	ncclUniqueId id;
 };
 
@@ -66,8 +68,9 @@ void pause()
 	std::this_thread::sleep_for(std::chrono::microseconds(300));
 }
 
-class Group {
-    public:
+class Group
+{
+      public:
 	// may_fail: others may give up.
 	Group(int rank, int nranks, const ncclUniqueId &id, bool may_fail) : may_fail(may_fail)
 	{
@@ -135,7 +138,7 @@ class Group {
 
 	ncclComm_t comm = nullptr;
 
-    private:
+      private:
 	void watch()
 	{
 		watchdog = std::thread([this] {
@@ -219,6 +222,10 @@ void life(Shared *shared, const Buffers &b, int rank, int nranks, int turn)
 		work(half, b, rank / 2, (nranks + 1 - rank % 2) / 2);
 		half.finalize();
 	}
+	// Whoever gives up ends what others still do.
+	shared->done++;
+	while (shared->done < turn * nranks)
+		std::this_thread::yield();
 	if (turn % 3 == 0) {
 		g.finalize();
 	} else if (turn % 3 == 1) {
@@ -264,11 +271,13 @@ int main(int argc, char **argv)
 			std::exit(run(shared, rank, nranks, times));
 		pids.push_back(pid);
 	}
-	for (pid_t pid : pids) {
+	for (size_t k = 0; k < pids.size(); k++) {
 		int status;
 
-		waitpid(pid, &status, 0);
-		bad += status != 0;
+		waitpid(pids[k], &status, 0);
+		if (status != 0 && bad++ == 0)
+			for (size_t other = k + 1; other < pids.size(); other++)
+				kill(pids[other], SIGKILL); // it may wait for this one
 	}
 	return nranks < 1 || bad ? 1 : 0;
 }

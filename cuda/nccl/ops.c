@@ -23,29 +23,46 @@ static bool find_op(int op, enum kolo_op *out)
 	return op >= 0 && (op < ncclNumOps || !kolo_op_name(*out));
 }
 
-/* Fills in type and op, and leaves the rest of the checks to Kolo. */
-static ncclResult_t call(const char *function, struct kn_call w, ncclDataType_t type, int op)
+/* Checks type and op, and leaves the rest to Kolo. */
+static ncclResult_t reduce(const char *function, enum kn_kind kind, const void *src, void *dst,
+			   size_t n, ncclDataType_t type, int op, int root, ncclComm_t comm,
+			   cudaStream_t stream)
 {
-	ncclResult_t result = kn_comm_check(w.comm, function);
+	struct kn_call w = { .kind = kind,
+			     .comm = comm,
+			     .src = src,
+			     .dst = dst,
+			     .n = n,
+			     .root = root,
+			     .stream = stream };
+	ncclResult_t result = kn_comm_check(comm, function);
 
 	if (result != ncclSuccess)
 		return result;
 	if ((unsigned)type >= ncclNumTypes)
-		result = kn_fail(w.comm, ncclInvalidArgument, "%s: %d is no type", function,
+		result = kn_fail(comm, ncclInvalidArgument, "%s: %d is no type", function,
 				 (int)type);
-	else if (kn_comm_is_splitting(w.comm))
-		result = kn_fail(w.comm, ncclInvalidArgument,
+	else if (kn_comm_is_splitting(comm))
+		result = kn_fail(comm, ncclInvalidArgument,
 				 "%s: the communicator is being split: want ncclSuccess of "
 				 "ncclCommGetAsyncError before",
 				 function);
 	else if (!find_op(op, &w.op))
-		result = kn_fail(w.comm, ncclInvalidArgument, "%s: %d is no op", function, op);
-	if (result != ncclSuccess || (w.n == 0 && w.kind != KN_SEND && w.kind != KN_RECV)) {
-		kn_comm_let_go(w.comm);
+		result = kn_fail(comm, ncclInvalidArgument, "%s: %d is no op", function, op);
+	if (result != ncclSuccess || (n == 0 && kind != KN_SEND && kind != KN_RECV)) {
+		kn_comm_let_go(comm);
 		return result;
 	}
 	w.type = types[type];
 	return kn_group_call(&w);
+}
+
+/* One without an op. */
+static ncclResult_t move(const char *function, enum kn_kind kind, const void *src, void *dst,
+			 size_t n, ncclDataType_t type, int root, ncclComm_t comm,
+			 cudaStream_t stream)
+{
+	return reduce(function, kind, src, dst, n, type, ncclSum, root, comm, stream);
 }
 
 /* ---- The functions --------------------------------------------------------------------------- */
@@ -53,14 +70,7 @@ static ncclResult_t call(const char *function, struct kn_call w, ncclDataType_t 
 ncclResult_t ncclAllReduce(const void *src, void *dst, size_t n, ncclDataType_t type,
 			   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-	return call("ncclAllReduce",
-		    (struct kn_call){ .kind = KN_ALL_REDUCE,
-				      .comm = comm,
-				      .src = src,
-				      .dst = dst,
-				      .n = n,
-				      .stream = stream },
-		    type, (int)op);
+	return reduce("ncclAllReduce", KN_ALL_REDUCE, src, dst, n, type, (int)op, 0, comm, stream);
 }
 
 KN_TWIN(ncclAllReduce);
@@ -68,15 +78,7 @@ KN_TWIN(ncclAllReduce);
 ncclResult_t ncclReduce(const void *src, void *dst, size_t n, ncclDataType_t type, ncclRedOp_t op,
 			int root, ncclComm_t comm, cudaStream_t stream)
 {
-	return call("ncclReduce",
-		    (struct kn_call){ .kind = KN_REDUCE,
-				      .comm = comm,
-				      .src = src,
-				      .dst = dst,
-				      .n = n,
-				      .root = root,
-				      .stream = stream },
-		    type, (int)op);
+	return reduce("ncclReduce", KN_REDUCE, src, dst, n, type, (int)op, root, comm, stream);
 }
 
 KN_TWIN(ncclReduce);
@@ -84,33 +86,11 @@ KN_TWIN(ncclReduce);
 ncclResult_t ncclReduceScatter(const void *src, void *dst, size_t n, ncclDataType_t type,
 			       ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-	return call("ncclReduceScatter",
-		    (struct kn_call){ .kind = KN_REDUCE_SCATTER,
-				      .comm = comm,
-				      .src = src,
-				      .dst = dst,
-				      .n = n,
-				      .stream = stream },
-		    type, (int)op);
+	return reduce("ncclReduceScatter", KN_REDUCE_SCATTER, src, dst, n, type, (int)op, 0, comm,
+		      stream);
 }
 
 KN_TWIN(ncclReduceScatter);
-
-/* One without an op. */
-static ncclResult_t move(const char *function, enum kn_kind kind, const void *src, void *dst,
-			 size_t n, ncclDataType_t type, int root, ncclComm_t comm,
-			 cudaStream_t stream)
-{
-	return call(function,
-		    (struct kn_call){ .kind = kind,
-				      .comm = comm,
-				      .src = src,
-				      .dst = dst,
-				      .n = n,
-				      .root = root,
-				      .stream = stream },
-		    type, ncclSum);
-}
 
 ncclResult_t ncclBroadcast(const void *src, void *dst, size_t n, ncclDataType_t type, int root,
 			   ncclComm_t comm, cudaStream_t stream)

@@ -41,7 +41,6 @@ struct share {
 	size_t messages;              /* how many of them are sends and recvs without a stream, */
 	size_t recorded;              /* and with one */
 	uint64_t place;               /* in the communicator's order */
-	const struct share *after;    /* is done before: it has the same stream; NULL: none */
 	bool done;
 };
 
@@ -214,16 +213,38 @@ static int perform_calls(const struct share *share)
 	return rc;
 }
 
+/* Have the two shares calls with the same stream? */
+static bool share_a_stream(const struct share *a, const struct share *b)
+{
+	for (const struct ko_left *x = a->first; x; x = x->next)
+		for (const struct ko_left *y = b->first; y && x->call.queue; y = y->next)
+			if (x->call.queue->stream && y->call.queue &&
+			    ko_queue_same(x->call.queue, y->call.queue))
+				return true;
+	return false;
+}
+
+/* What goes on one stream goes there in the order of the calls, on all ranks: waits for all earlier
+ * shares that have a stream of this one. */
+static void wait_for_streams(struct batch *batch, const struct share *share)
+{
+	pthread_mutex_lock(&batch->lock);
+	for (const struct share *before = batch->shares; before < share; before++) {
+		if (before->done || !share_a_stream(before, share))
+			continue;
+		while (!before->done)
+			pthread_cond_wait(&batch->changed, &batch->lock);
+	}
+	pthread_mutex_unlock(&batch->lock);
+}
+
 /* Does a share and notes its failure in the batch. */
 static void perform_share(struct batch *batch, struct share *share)
 {
 	struct ko_order *order = share->comm->order;
 	int rc;
 
-	pthread_mutex_lock(&batch->lock);
-	while (share->after && !share->after->done)
-		pthread_cond_wait(&batch->changed, &batch->lock);
-	pthread_mutex_unlock(&batch->lock);
+	wait_for_streams(batch, share);
 	rc = perform_calls(share);
 	pthread_mutex_lock(&batch->lock);
 	share->done = true;
@@ -297,26 +318,6 @@ static int perform_batch(void *arg)
 
 /* ---- Putting it together --------------------------------------------------------------------- */
 
-/* Have the two shares calls with the same stream? */
-static bool share_a_stream(const struct share *a, const struct share *b)
-{
-	for (const struct ko_left *x = a->first; x; x = x->next)
-		for (const struct ko_left *y = b->first; y && x->call.queue; y = y->next)
-			if (x->call.queue->stream && y->call.queue &&
-			    ko_queue_same(x->call.queue, y->call.queue))
-				return true;
-	return false;
-}
-
-/* What goes on one stream goes there in the order of the calls, on all ranks. */
-static void order_shares(struct batch *batch)
-{
-	for (size_t k = 1; k < batch->nshares; k++)
-		for (size_t before = 0; before < k; before++)
-			if (share_a_stream(&batch->shares[before], &batch->shares[k]))
-				batch->shares[k].after = &batch->shares[before];
-}
-
 static struct share *share_of(struct batch *batch, struct kolo_comm *c)
 {
 	struct share *share = batch->shares;
@@ -367,7 +368,6 @@ static struct batch *make_batch(struct ko_left *first, struct chunk *chunks)
 		first = next;
 	}
 	batch->left = batch->nshares;
-	order_shares(batch);
 	return batch;
 }
 

@@ -354,11 +354,50 @@ static void two_communicators(struct t_rank *r)
 	t_gpu_free(y);
 }
 
+/* Three communicators in one group: one on each of two streams, and one that has both. */
+static void three_communicators(struct t_rank *r)
+{
+	enum { N = 20000, TIMES = 30 };
+	struct rank me = join_small(r);
+	struct t_stream *stream = t_stream_create(r->rank % 2);
+	struct kolo_comm *c[3] = { me.c };
+	struct kolo_queue *q;
+	int *x = t_gpu_alloc(N * sizeof(int)), *y = t_gpu_alloc(3 * N * sizeof(int));
+	int next = (r->rank + 1) % r->nranks, prev = (r->rank + r->nranks - 1) % r->nranks;
+
+	CHECK(kolo_cuda_queue_create(t_stream_handle(stream), &q) == 0);
+	for (int i = 1; i < 3; i++) {
+		CHECK(kolo_comm_split(me.c, 0, r->rank, &c[i]) == 0);
+		CHECK(kolo_cuda_connect(c[i], me.q) == 0);
+	}
+	fill(x, r->rank, N);
+	for (int k = 0; k < TIMES; k++) {
+		CHECK(kolo_group_begin() == 0);
+		for (int i = 0; i < 3; i++) {
+			CHECK(kolo_send(c[i], x, N, KOLO_I32, next, i == 1 ? q : me.q) == 0);
+			CHECK(kolo_recv(c[i], y + (size_t)i * N, N, KOLO_I32, prev,
+					i == 0 ? me.q : q) == 0);
+		}
+		CHECK(kolo_group_end() == 0);
+	}
+	CHECK(kolo_queue_wait(me.q) == 0 && kolo_queue_wait(q) == 0);
+	for (int i = 0; i < 3; i++)
+		check(y + (size_t)i * N, prev, N);
+	kolo_comm_destroy(c[2]);
+	kolo_comm_destroy(c[1]);
+	kolo_queue_destroy(q);
+	end(&me);
+	t_stream_destroy(stream);
+	t_gpu_free(x);
+	t_gpu_free(y);
+}
+
 static void communicators_of_a_group_share_a_stream(void **state)
 {
 	(void)state;
 	t_processes(2, two_communicators, NULL);
 	t_processes(3, two_communicators, NULL);
+	t_processes(3, three_communicators, NULL);
 }
 
 /* Ranks 0 to 2 are threads, 3 is another process. Rank 2 waits for two of the others at once, of

@@ -51,6 +51,13 @@ void t_graph_destroy(struct t_graph *g);
 void t_device_choose(int device);
 struct t_stream *t_stream_default(int device);
 
+/* The stream sets bytes. */
+void t_stream_set(struct t_stream *s, void *to, unsigned char value, size_t len);
+
+/* Has it done everything? And the number of the capture that takes what it is given; 0: none. */
+bool t_stream_is_idle(struct t_stream *s);
+unsigned long long t_stream_capture(struct t_stream *s);
+
 /* Streams stop for a moment now and then, and kernels come late. */
 void t_driver_shake(unsigned seed);
 

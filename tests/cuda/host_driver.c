@@ -41,13 +41,14 @@ struct event {
 };
 
 struct item {
-	enum { FLAGS, KERNEL, ZERO, CLEAR, COPY, RECORD, AWAIT, CALL } kind;
+	enum { FLAGS, KERNEL, ZERO, SET, COPY, RECORD, AWAIT, CALL } kind;
 	int nops;
 	struct ko_flag_op ops[KO_DRIVER_OPS];
 	struct ko_gpu_job job;
 	struct kolo_zero_work work;
-	void *to; /* `len` bytes of it become 0, or a copy of those at `from` */
+	void *to; /* `len` bytes of it become `value`, or a copy of those at `from` */
 	const void *from;
+	unsigned char value;
 	size_t len;
 	struct node *node;
 	uint64_t number; /* RECORD: it is reached so often then. AWAIT: that it must be */
@@ -288,7 +289,7 @@ static void do_item(const struct item *item)
 		break;
 	case KERNEL: do_kernel(&item->job); break;
 	case ZERO: t_zero_launch(&item->work); break;
-	case CLEAR: memset(item->to, 0, item->len); break;
+	case SET: memset(item->to, item->value, item->len); break;
 	case COPY: memcpy(item->to, item->from, item->len); break;
 	case RECORD: reach_node(item->node, item->number); break;
 	case AWAIT: await_node(item->node, item->number); break;
@@ -358,6 +359,16 @@ static void put_item(struct t_stream *s, const struct item *item)
 		give(s, item);
 }
 
+bool t_stream_is_idle(struct t_stream *s)
+{
+	bool idle;
+
+	pthread_mutex_lock(&s->lock);
+	idle = s->list.n == 0;
+	pthread_mutex_unlock(&s->lock);
+	return idle;
+}
+
 static void describe(struct ko_gpu *gpu, int number)
 {
 	gpu->info = (struct ko_gpu_info){ .name = "made of threads", .ordinal = number };
@@ -399,6 +410,11 @@ void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg)
 void t_stream_copy(struct t_stream *s, void *to, const void *from, size_t len)
 {
 	put_item(s, &(struct item){ .kind = COPY, .to = to, .from = from, .len = len });
+}
+
+void t_stream_set(struct t_stream *s, void *to, unsigned char value, size_t len)
+{
+	put_item(s, &(struct item){ .kind = SET, .to = to, .value = value, .len = len });
 }
 
 void t_gpu_copy(void *to, const void *from, size_t len)
@@ -512,6 +528,11 @@ static uint64_t capture_of(struct t_stream *s)
 	return capture;
 }
 
+unsigned long long t_stream_capture(struct t_stream *s)
+{
+	return capture_of(s);
+}
+
 /* Is some stream in this capture? */
 static bool is_open(uint64_t capture)
 {
@@ -527,6 +548,7 @@ static bool is_open(uint64_t capture)
 /* ---- Default streams ------------------------------------------------------------------------- */
 
 static struct t_stream *defaults[GPUS];
+static pid_t default_pid; /* whose they are: a child does not have its parent's threads */
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void t_device_choose(int device)
@@ -539,6 +561,9 @@ struct t_stream *t_stream_default(int device)
 	struct t_stream *s;
 
 	pthread_mutex_lock(&default_lock);
+	if (default_pid != getpid())
+		memset(defaults, 0, sizeof(defaults));
+	default_pid = getpid();
 	if (!defaults[device])
 		defaults[device] = t_stream_create(device);
 	s = defaults[device];
@@ -875,7 +900,7 @@ static int clear(struct ko_gpu *gpu, void *stream, void *memory, size_t len)
 
 	if (rc == 0)
 		put_item(stream_of(gpu, stream),
-			 &(struct item){ .kind = CLEAR, .to = memory, .len = len });
+			 &(struct item){ .kind = SET, .to = memory, .len = len });
 	return rc;
 }
 

@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 from tap import B, SLOW, Skip, main, test
+from torch_gpus import environment, in_wheels, names
 
 FAKE = os.path.abspath(f"{B}/tests/fake")
 CLIENT = os.path.abspath(f"{B}/tests/nccl_client")
@@ -99,33 +100,26 @@ NCCL = os.path.abspath(f"{B}/nccl")
 PYTHON = os.environ.get("T_TORCH", "")
 
 
-def in_wheels(what):
-    """A file or folder of NVIDIA's packages in the Python that T_TORCH names."""
+def wheels(what):
     if not PYTHON:
         raise Skip("T_TORCH names no Python with torch and NVIDIA's packages")
-    where = subprocess.run([PYTHON, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"], capture_output=True,
-                           text=True, check=True).stdout.strip()
-    found = glob.glob(f"{where}/nvidia/{what}")
-    if not found:
-        raise Skip(f"no nvidia/{what} in {where}")
-    return found[0]
+    return in_wheels(PYTHON, what)
 
 
-def names(library):
-    done = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
-    return {line.split()[-1].split("@")[0] for line in done.stdout.splitlines() if "nccl" in line}
+def nccl_names(library):
+    return {name for name in names(library) if "nccl" in name}
 
 
 @test
 def every_name_of_nvidias_has_its_place():
-    theirs = {name for name in names(in_wheels("nccl/lib/libnccl.so.2")) if name.lstrip("p").startswith("nccl")}
+    theirs = {name for name in names(wheels("nccl/lib/libnccl.so.2")) if name.lstrip("p").startswith("nccl")}
     assert len(theirs) > 150, len(theirs)
-    assert theirs - names(f"{NCCL}/libnccl.so.2") == {"ncclResetDebugInitInternal"}  # in no header
+    assert theirs - nccl_names(f"{NCCL}/libnccl.so.2") == {"ncclResetDebugInitInternal"}  # in no header
 
 
 @test
 def types_and_functions_are_those_of_nvidias_header():
-    include = in_wheels("nccl/include")
+    include = wheels("nccl/include")
     cuda = [folder for folder in ("/usr/local/cuda/include", *glob.glob(f"{include}/../../cu*/include")) if os.path.exists(f"{folder}/cuda_runtime.h")]
     if not cuda or not shutil.which("g++"):
         raise Skip("no g++, or no cuda_runtime.h")
@@ -139,7 +133,7 @@ def types_and_functions_are_those_of_nvidias_header():
 
 @test
 def torch_finds_this_one_and_no_other():
-    in_wheels("nccl/lib/libnccl.so.2")
+    wheels("nccl/lib/libnccl.so.2")
     text = """if True:
         import ctypes, os, torch
         version = ctypes.c_int()
@@ -148,6 +142,21 @@ def torch_finds_this_one_and_no_other():
         print(*{os.path.realpath(line) for line in lines})"""
     done = subprocess.run([f"{NCCL}/kolo-nccl", PYTHON, "-c", text], env={**os.environ, "LD_BIND_NOW": "1"}, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == f"{NCCL}/libnccl.so.2\n", done
+
+
+@test
+def torchs_process_groups_of_nccl_work_on_it():
+    wheels("nccl/lib/libnccl.so.2")
+    env = {**os.environ, **environment(PYTHON, "libnccl.so.2"), "T_BACKEND": "nccl", "PYTHONDONTWRITEBYTECODE": "1"}
+    training = ["ddp", "fsdp2", *(["hsdp", "tensor_parallel", "tensor_and_data_parallel", "pipelines", "checkpoints", "zero_redundancy_optimizer"]
+                                  if os.environ.get("T_LONG") else [])]
+    programs = {"matrix.py": ["reductions", "movements"],
+                "streams.py": ["operations_come_between_what_streams_do", "messages", "coalescing_futures_splits_and_factors",
+                               "all_ranks_may_share_a_gpu", "groups_come_and_go", "a_capture_is_replayed"],
+                "training.py": training}
+    for program, cases in programs.items():
+        done = subprocess.run([PYTHON, "-W", "ignore", f"tests/tools/torch/{program}", *cases], env=env, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0 and done.stdout.count("good ") == len(cases), (done.stdout, done.stderr[-4000:])
 
 
 @test

@@ -1,7 +1,9 @@
-"""Every operation of c10d with every type of torch, by its definition: 0 and 5 elements and many, waited for at once and later."""
+"""Every operation of c10d with every type of torch, by its definition: 0 and 5 elements and many, waited for at once and later.
+
+Reductions and movements may be of CUDA tensors (T_DEVICE=cuda), and of another backend (T_BACKEND=nccl, on libnccl of Kolo)."""
 import itertools
 
-from ranks import dist, join, main, run, torch
+from ranks import BACKEND, DEVICE, dist, here, join, main, run, there, torch
 
 CASES = []
 VERSION = tuple(int(x) for x in torch.__version__.split(".")[:2])
@@ -11,6 +13,8 @@ COMPLEX = [torch.complex64, torch.complex128]
 FLOAT8 = [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
 UNSIGNED = [torch.uint16, torch.uint32, torch.uint64]
 SIZES = [0, 5, 70000]
+if BACKEND == "nccl":  # ProcessGroupNCCL refuses the others
+    INTS, COMPLEX, FLOAT8, UNSIGNED = [torch.uint8, torch.int8, torch.int32, torch.int64], [], FLOAT8[:2], []
 
 
 def case(function):
@@ -41,7 +45,7 @@ def each(types, function):
             work = call(async_op=later, **kwargs)
             if later:
                 work.wait()
-                assert work.is_completed()
+                assert work.is_completed() or DEVICE != "cpu"
         function(type, size, done)
 
 
@@ -76,6 +80,8 @@ def ops_of(type):
     ops = [R.SUM, R.PRODUCT, R.MIN, R.MAX]
     if type in FLOATS:
         return ops + [R.AVG]
+    if BACKEND == "nccl":
+        return ops
     return ops + [R.BAND, R.BOR, R.BXOR]
 
 
@@ -87,24 +93,26 @@ def close(a, b, op, type):
 
 
 def _reductions(rank, n, place):
-    join("kolo", rank, n, place)
+    join(BACKEND, rank, n, place)
 
     def one(type, size, done):
         for op in ops_of(type):
-            x = data(rank, size, type)
+            x = there(data(rank, size, type))
             done(lambda **k: dist.all_reduce(x, op, **k))
-            assert close(x, reduced(op, type, size, n), op, type), ("all_reduce", type, op, size)
+            assert close(here(x), reduced(op, type, size, n), op, type), ("all_reduce", type, op, size)
             for root in range(n):
-                x = data(rank, size, type)
+                x = there(data(rank, size, type))
                 done(lambda **k: dist.reduce(x, root, op, **k))
-                assert rank != root or close(x, reduced(op, type, size, n), op, type), ("reduce", type, op, size)
-            whole, part = data(rank, size * n, type), torch.empty(size, dtype=type)
+                assert rank != root or close(here(x), reduced(op, type, size, n), op, type), ("reduce", type, op, size)
+            whole = data(rank, size * n, type)
+            part, parts = there(torch.zeros(size, dtype=type)), [there(x) for x in whole.chunk(n)] if size else [there(whole[:0])] * n
+            whole = there(whole)
             done(lambda **k: dist.reduce_scatter_tensor(part, whole, op, **k))
             expected = reduced(op, type, size * n, n)[rank * size:(rank + 1) * size]
-            assert close(part, expected, op, type), ("reduce_scatter_tensor", type, op, size)
-            part.zero_()
-            done(lambda **k: dist.reduce_scatter(part, list(whole.clone().chunk(n)) if size else [whole[:0]] * n, op, **k))
-            assert close(part, expected, op, type), ("reduce_scatter", type, op, size)
+            assert close(here(part), expected, op, type), ("reduce_scatter_tensor", type, op, size)
+            part = there(torch.zeros(size, dtype=type))
+            done(lambda **k: dist.reduce_scatter(part, parts, op, **k))
+            assert close(here(part), expected, op, type), ("reduce_scatter", type, op, size)
     each(FLOATS + INTS + [torch.bool] + COMPLEX, one)
     dist.destroy_process_group()
 
@@ -116,37 +124,35 @@ def reductions():
 
 
 def _movements(rank, n, place):
-    join("kolo", rank, n, place)
+    join(BACKEND, rank, n, place)
 
     def one(type, size, done):
-        x = data(rank, size, type)
+        x = there(data(rank, size, type))
         for root in range(n):
-            y = x.clone()
+            y = there(data(rank, size, type))
             done(lambda **k: dist.broadcast(y, root, **k))
-            assert same(y, data(root, size, type)), ("broadcast", type, size)
+            assert same(here(y), data(root, size, type)), ("broadcast", type, size)
             outs = [torch.empty_like(x) for _ in range(n)] if rank == root else None
             done(lambda **k: dist.gather(x, outs, root, **k))
-            assert rank != root or all(same(outs[r], data(r, size, type)) for r in range(n)), ("gather", type, size)
+            assert rank != root or all(same(here(outs[r]), data(r, size, type)) for r in range(n)), ("gather", type, size)
             y = torch.empty_like(x)
-            done(lambda **k: dist.scatter(y, [data(r, size, type, root) for r in range(n)] if rank == root else None, root, **k))
-            assert same(y, data(rank, size, type, root)), ("scatter", type, size)
+            done(lambda **k: dist.scatter(y, [there(data(r, size, type, root)) for r in range(n)] if rank == root else None, root, **k))
+            assert same(here(y), data(rank, size, type, root)), ("scatter", type, size)
         outs = [torch.empty_like(x) for _ in range(n)]
         done(lambda **k: dist.all_gather(outs, x, **k))
-        assert all(same(outs[r], data(r, size, type)) for r in range(n)), ("all_gather", type, size)
-        whole = torch.empty(size * n, dtype=type)
-        done(lambda **k: dist.all_gather_into_tensor(whole, x, **k))
-        assert all(same(whole[r * size:(r + 1) * size], data(r, size, type)) for r in range(n)), ("all_gather_into_tensor", type, size)
-        whole = torch.empty(size * n, dtype=type)  # in place, as FSDP does
-        own = whole[rank * size:(rank + 1) * size]
-        own.view(torch.uint8).copy_(x.view(torch.uint8)) if size else None
-        done(lambda **k: dist.all_gather_into_tensor(whole, own, **k))
-        assert all(same(whole[r * size:(r + 1) * size], data(r, size, type)) for r in range(n)), ("in place", type, size)
-        source, target = [data(rank, size + r, type) for r in range(n)], [torch.empty(size + rank, dtype=type) for _ in range(n)]
+        assert all(same(here(outs[r]), data(r, size, type)) for r in range(n)), ("all_gather", type, size)
+        for in_place in (False, True):  # as FSDP does
+            whole = torch.empty(size * n, dtype=type, device=DEVICE)
+            own = whole[rank * size:(rank + 1) * size] if in_place else x
+            own.view(torch.uint8).copy_(x.view(torch.uint8)) if size and in_place else None
+            done(lambda **k: dist.all_gather_into_tensor(whole, own, **k))
+            assert all(same(here(whole)[r * size:(r + 1) * size], data(r, size, type)) for r in range(n)), ("into tensor", in_place, type, size)
+        source, target = [there(data(rank, size + r, type)) for r in range(n)], [torch.empty(size + rank, dtype=type, device=DEVICE) for _ in range(n)]
         done(lambda **k: dist.all_to_all(target, source, **k))
-        assert all(same(target[r], data(r, size + rank, type)) for r in range(n)), ("all_to_all", type, size)
-        outs = [torch.empty(size + r, dtype=type) for r in range(n)]  # uneven
-        done(lambda **k: dist.all_gather(outs, data(rank, size + rank, type), **k))
-        assert all(same(outs[r], data(r, size + r, type)) for r in range(n)), ("uneven all_gather", type, size)
+        assert all(same(here(target[r]), data(r, size + rank, type)) for r in range(n)), ("all_to_all", type, size)
+        outs = [torch.empty(size + r, dtype=type, device=DEVICE) for r in range(n)]  # uneven
+        done(lambda **k: dist.all_gather(outs, there(data(rank, size + rank, type)), **k))
+        assert all(same(here(outs[r]), data(r, size + r, type)) for r in range(n)), ("uneven all_gather", type, size)
     each(FLOATS + INTS + [torch.bool] + COMPLEX + FLOAT8 + UNSIGNED, one)
     dist.destroy_process_group()
 

@@ -17,7 +17,8 @@ os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
 import torch
 import torch.distributed as dist
 
-import kolo_torch  # noqa: F401
+if os.environ.get("T_BACKEND", "kolo") == "kolo":
+    import kolo_torch  # noqa: F401
 
 
 def free_port():
@@ -61,7 +62,30 @@ def run(n, function, *arguments, may_die=(), patience=float(os.environ.get("T_PA
         assert not bad, f"ranks and their exit codes: {bad}"
 
 
-def join(backend, rank, n, place, **kwargs):
+BACKEND = os.environ.get("T_BACKEND", "kolo")  # nccl: torch's, on libnccl of Kolo
+DEVICE = os.environ.get("T_DEVICE", "cpu")  # cuda: each rank has one of them
+
+
+def there(x):
+    """A tensor where the operations are tried."""
+    return x.to(DEVICE)
+
+
+def here(x):
+    return x.cpu()
+
+
+def join(backend, rank, n, place, kernels=False, **kwargs):
+    """kernels: a GPU made of threads gets them."""
+    global DEVICE
+    if backend == "gloo":
+        DEVICE = "cpu"
+    if DEVICE != "cpu":
+        torch.cuda.set_device(rank)
+        if kernels:
+            from kernels import Kernels
+
+            Kernels().__enter__()
     dist.init_process_group(backend, init_method=f"file://{place}/{kwargs.pop('store', 'store')}", rank=rank, world_size=n, **kwargs)
 
 

@@ -3,7 +3,7 @@
     [KOLO_AS=gloo] WORLD_SIZE=4 python suite.py [-k PATTERN | TestKolo.test_NAME ... | --names]
 
 Kolo is a backend of its own name, as any plug-in. With KOLO_AS=gloo it takes gloo's name, so that also runs what torch only tries
-with gloo. Ranks are forked."""
+with gloo. KOLO_AS=nccl is torch's own, on libnccl of Kolo. T_DEVICE=cuda: on GPUs made of threads. Ranks are forked."""
 import multiprocessing
 import os
 import sys
@@ -20,7 +20,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-import kolo_torch
+if AS != "nccl":
+    import kolo_torch
 
 if AS == "gloo" and hasattr(dist.Backend, "_ensure_backend_registered"):
     def create(options, backend_options=None):
@@ -49,7 +50,20 @@ from torch.testing._internal.common_utils import run_tests
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
 
+CUDA = os.environ.get("T_DEVICE") == "cuda"
+if CUDA:  # GPUs made of threads may be counted before a fork
+    torch.cuda._is_in_bad_fork = lambda: False
+
+
 class TestKolo(TestDistBackend, DistributedTest._DistTestBase):
+    @classmethod
+    def _run(cls, *arguments, **more):
+        if CUDA:
+            from kernels import Kernels
+
+            Kernels().__enter__()
+        super()._run(*arguments, **more)
+
     def setUp(self):
         super().setUp()
         self._start_processes(multiprocessing.get_context("fork").Process)  # torch is imported once

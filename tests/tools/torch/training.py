@@ -1,8 +1,11 @@
-"""Two steps of everything that trains on process groups, on Kolo and on gloo: the losses are the same bits on 2 ranks, and close on 4."""
+"""Two steps of everything that trains on process groups, on Kolo and on gloo: the losses are the same bits on 2 ranks, and close on 4.
+
+T_DEVICE=cuda: on GPUs made of threads, and gloo on the CPU. T_BACKEND=nccl: on libnccl of Kolo."""
 import os
 import tempfile
 
-from ranks import dist, join, main, run, torch
+import ranks
+from ranks import BACKEND, dist, join, main, run, there, torch
 
 import torch.nn as nn
 
@@ -16,12 +19,12 @@ def case(function):
 
 def model(seed=0, width=64):
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width), nn.LayerNorm(width), nn.Linear(width, width))
+    return there(nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width), nn.LayerNorm(width), nn.Linear(width, width)))
 
 
 def batch(rank, step, width=64):
     g = torch.Generator().manual_seed(1000 * step + rank)
-    return torch.randn(8, width, generator=g), torch.randn(8, width, generator=g)
+    return there(torch.randn(8, width, generator=g)), there(torch.randn(8, width, generator=g))
 
 
 def two_steps(net, optimizer, rank, steps=2):
@@ -39,16 +42,16 @@ def two_steps(net, optimizer, rank, steps=2):
 def both(train, n, tolerance):
     """Runs train(rank, n, place) on both backends, and compares what it returns. tolerance 0: the same bits."""
     def one(rank, n, place, backend, results):
-        join(backend, rank, n, place)
-        found = torch.stack([torch.as_tensor(x).double().sum() for x in train(rank, n, place)])
+        join("cpu:gloo,cuda:nccl" if backend == "nccl" else backend, rank, n, place, kernels=True)
+        found = torch.stack([torch.as_tensor(x).double().sum() for x in train(rank, n, place)]).cpu()
         torch.save(found, f"{results}/{backend}-{rank}")
         dist.destroy_process_group()
 
     with tempfile.TemporaryDirectory(prefix="kolo-torch-") as results:
-        for backend in ("gloo", "kolo"):
+        for backend in ("gloo", BACKEND):
             run(n, one, backend, results)
         for rank in range(n):
-            gloo, kolo = (torch.load(f"{results}/{backend}-{rank}") for backend in ("gloo", "kolo"))
+            gloo, kolo = (torch.load(f"{results}/{backend}-{rank}") for backend in ("gloo", BACKEND))
             same = torch.allclose(gloo, kolo, rtol=tolerance, atol=tolerance / 10)
             assert same and torch.isfinite(kolo).all(), (train.__qualname__, n, rank, gloo, kolo)
 
@@ -88,7 +91,7 @@ def ddp_with_hooks_and_unused_parameters():
 def _mesh(shape, names):
     from torch.distributed.device_mesh import init_device_mesh
 
-    return init_device_mesh("cpu", shape, mesh_dim_names=names)
+    return init_device_mesh(ranks.DEVICE, shape, mesh_dim_names=names)
 
 
 def _fully_sharded(mesh):
@@ -147,8 +150,8 @@ def pipelines():
         losses = []
         for schedule in (ScheduleGPipe, Schedule1F1B):
             torch.manual_seed(rank)
-            part = nn.Sequential(nn.Linear(64, 64), nn.GELU())
-            stage = PipelineStage(part, rank, n, torch.device("cpu"))
+            part = there(nn.Sequential(nn.Linear(64, 64), nn.GELU()))
+            stage = PipelineStage(part, rank, n, there(torch.empty(0)).device)
             plan, optimizer = schedule(stage, 4, loss_fn=nn.functional.mse_loss), torch.optim.SGD(part.parameters(), 0.1)
             for step in range(2):
                 x, y = batch(0, step)

@@ -21,12 +21,14 @@ def ask(*arguments):
 
 
 class Build(BuildExtension):
-    """Puts the library beside the extension, which looks for it there first."""
+    """Puts the libraries beside the extension, which looks for them there first."""
 
     def run(self):
         super().run()
         for extension in self.extensions:
-            shutil.copy(LIBRARY, Path(self.get_ext_fullpath(extension.name)).with_name("libkolo.so.0"))
+            for name in "libkolo.so.0", "libkolo_cuda.so.0":  # the latter is there if Kolo was built with CUDA
+                if (LIBRARY.parent / name).exists():
+                    shutil.copy(LIBRARY.parent / name, Path(self.get_ext_fullpath(extension.name)).with_name(name))
 
 
 LIBRARY = Path(os.environ.get("KOLO_LIBRARY") or Path(ask("--variable=libdir")) / "libkolo.so.0")

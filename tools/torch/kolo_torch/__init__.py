@@ -52,7 +52,7 @@ def create(options: Any, _: Any = None, *, name: str = "kolo") -> Any:
 def register() -> None:
     """Tells torch of the backend, once."""
     if not hasattr(dist.Backend, "KOLO"):
-        dist.Backend.register_backend("kolo", create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("kolo", create, extended_api=True, devices=["cpu", "cuda"])
 
 
 register()

@@ -1,6 +1,7 @@
 // The backend: one rank of one process group.
 #pragma once
 
+#include "streams.hpp"
 #include "tensors.hpp"
 #include "work.hpp"
 
@@ -88,6 +89,9 @@ class Backend : public c10d::Backend
 	Done recv(Tensors &, int, int) override;
 	Done recvAnysource(Tensors &, int) override;
 
+	// Joins the GPUs of all ranks now, and not with the first operation.
+	void eagerConnectSingleDevice(at::Device device) override;
+
 	// These three override in later versions of torch.
 	void setTimeout(Milliseconds timeout) { timeout_ = timeout; }
 	void abort();
@@ -107,15 +111,14 @@ class Backend : public c10d::Backend
 #endif
 
       private:
-	// What an operation does, on the thread that does it: 0 or an error of Kolo's.
-	using Job = std::function<int(kolo_comm *)>;
 	struct Pending {
 		c10::intrusive_ptr<Operation> operation;
 		Job job;
 		Milliseconds timeout;
 	};
 
-	// Does the job, now or later. `waits`: the caller will wait at once.
+	// Does the job: on CUDA tensors, on the group's stream; else now or later. `waits`: the caller will wait at
+	// once.
 	Done submit(c10d::OpType type, const char *op, Tensors inputs, Tensors outputs, Milliseconds timeout,
 		    bool waits, Job job);
 	template <class Options>
@@ -128,6 +131,13 @@ class Backend : public c10d::Backend
 	Done gatherAll(c10d::OpType, const Tensors &, const Tensors &, const c10d::AllgatherOptions &);
 	Done reduceScatterAll(c10d::OpType, const Tensors &, const Tensors &, const c10d::ReduceScatterOptions &);
 	void perform(const Pending &pending);
+	Done record(c10d::OpType type, const char *op, Tensors inputs, Tensors outputs, Milliseconds timeout,
+		    const at::Device &device, const Job &job);
+	template <class Call> void inTurn(const char *op, Call call);
+	void join(const at::Device &device, const char *op);
+	uint64_t next(); // operation's number
+	void limit(Milliseconds timeout);
+	void mustBeOpen(const char *op) const; // with lock_
 	void work();
 	void close(bool waits);
 	void calm(std::unique_lock<std::mutex> &lock);
@@ -137,6 +147,9 @@ class Backend : public c10d::Backend
 
 	// Messages (messages.cpp).
 	Done pass(Tensors &tensors, int peer, int tag, c10d::OpType type, const char *op);
+	Done passOnStream(const at::Tensor &tensor, int peer, int tag, c10d::OpType type, const char *op);
+	Done passTogether();
+	void mustBePeer(int peer, const char *op) const;
 	void move();
 	Name nameOf(const char *op, uint64_t number) const;
 	Done note(Done work);
@@ -155,7 +168,8 @@ class Backend : public c10d::Backend
 	bool closing_ = false, resting_ = false;
 	uint64_t number_ = 0; // of operations so far
 	int seconds_ = 0;     // the communicator's timeout
-	Room room_;           // of the operation that is done now
+	std::unique_ptr<HostPlace> host_;
+	std::unique_ptr<Streams> streams_; // null: no CUDA tensor has come
 	std::thread worker_;
 
 	// Messages: guarded by messages_lock_.
@@ -166,11 +180,22 @@ class Backend : public c10d::Backend
 	uint64_t messages_number_ = 0;
 	std::thread mover_;
 
+	struct StreamMessage {
+		at::Tensor tensor;
+		Elements elements;
+		int peer;
+		bool sends;
+		int pass(const Place &place) const;
+	};
 	std::vector<Done> batch_;
+	std::vector<StreamMessage> together_; // of CUDA tensors, until the end of coalescing
 	bool coalescing_ = false;
 };
 
 // The number of seconds of a timeout, as Kolo counts them.
 int secondsOf(Milliseconds timeout);
+
+// Calls call(k) for the messages k = 0 to n - 1 of a group of Kolo's. The first error.
+int grouped(size_t n, const std::function<int(size_t k)> &call);
 
 } // namespace kolo

@@ -14,14 +14,14 @@ namespace
 using c10d::OpType;
 
 // Calls call(op) with the op of a reduction.
-template <class Call> int reduced(kolo_comm *comm, const Reduction &reduction, Call call)
+template <class Call> int reduced(const Place &place, const Reduction &reduction, Call call)
 {
 	kolo_op op;
-	const int rc = reduction.make(comm, &op);
+	const int rc = reduction.make(place.comm, &op);
 	if (rc < 0)
 		return rc;
 	const int done = call(op);
-	reduction.drop(comm, op);
+	reduction.drop(place.comm, op);
 	return done;
 }
 
@@ -52,12 +52,13 @@ class Parts
 		}
 	}
 	kolo_type type() const { return parts_[0].type; }
+	size_t size() const { return parts_.size(); }
 	const Elements &operator[](int rank) const { return parts_[static_cast<size_t>(rank)]; }
-	// Is copying them to one place dearer than an operation for each?
-	bool large() const
+	// Is copying them to one place dearer than an operation for each? A GPU copies faster than it hears of others.
+	bool large(const Place &place) const
 	{
 		constexpr size_t LARGE = 256 << 10;
-		return total_ >= LARGE && !inPlace();
+		return !place.queue && total_ >= LARGE && !inPlace();
 	}
 	const size_t *counts() const { return counts_.data(); }
 	bool equal() const
@@ -65,15 +66,15 @@ class Parts
 		return std::all_of(counts_.begin(), counts_.end(), [this](size_t n) { return n == counts_[0]; });
 	}
 	// Where all of them are, one after the other: in place, or in `room`.
-	void *whole(Room &room) const { return inPlace() ? first() : room.of(total_); }
+	void *whole(Place &place) const { return inPlace() ? first() : place.room(total_); }
 	// Copies all of them there, or from there.
-	void load(void *whole) const
+	void load(Place &place, void *whole) const
 	{
-		copy(whole, [](void *there, void *part, size_t bytes) { memcpy(there, part, bytes); });
+		copy(whole, [&place](void *there, void *part, size_t bytes) { place.copy(there, part, bytes); });
 	}
-	void store(void *whole) const
+	void store(Place &place, void *whole) const
 	{
-		copy(whole, [](void *there, void *part, size_t bytes) { memcpy(part, there, bytes); });
+		copy(whole, [&place](void *there, void *part, size_t bytes) { place.copy(part, there, bytes); });
 	}
 
       private:
@@ -133,27 +134,34 @@ struct Pair {
 	Elements in, out;
 };
 
-int allGather(kolo_comm *comm, Room &room, const Pair &pair)
+void *copyOf(Place &place, const Elements &e)
 {
-	const Elements &in = pair.in, &out = pair.out;
-	const void *own = static_cast<char *>(out.data) + static_cast<size_t>(kolo_comm_rank(comm)) * in.bytes();
-	const bool apart = in.data == own || !overlap(in, out);
-	const void *src = apart ? in.data : memcpy(room.of(in.bytes()), in.data, in.bytes());
-	return kolo_all_gather(comm, src, out.data, in.n, in.type, nullptr);
+	void *room = place.room(e.bytes());
+	place.copy(room, e.data, e.bytes());
+	return room;
 }
 
-int reduceScatter(kolo_comm *comm, Room &room, const Pair &pair, const Reduction &reduction)
+int allGather(Place &place, const Pair &pair)
 {
 	const Elements &in = pair.in, &out = pair.out;
-	const void *own = static_cast<char *>(in.data) + static_cast<size_t>(kolo_comm_rank(comm)) * out.bytes();
+	const void *own = static_cast<char *>(out.data) + static_cast<size_t>(kolo_comm_rank(place.comm)) * in.bytes();
+	const bool apart = in.data == own || !overlap(in, out);
+	const void *src = apart ? in.data : copyOf(place, in);
+	return kolo_all_gather(place.comm, src, out.data, in.n, in.type, place.queue);
+}
+
+int reduceScatter(Place &place, const Pair &pair, const Reduction &reduction)
+{
+	const Elements &in = pair.in, &out = pair.out;
+	const void *own = static_cast<char *>(in.data) + static_cast<size_t>(kolo_comm_rank(place.comm)) * out.bytes();
 	void *dst = out.data;
 	if (dst != own && overlap(in, out))
-		dst = room.of(out.bytes());
-	const int rc = reduced(comm, reduction, [&](kolo_op op) {
-		return kolo_reduce_scatter(comm, in.data, dst, out.n, in.type, op, nullptr);
+		dst = place.room(out.bytes());
+	const int rc = reduced(place, reduction, [&](kolo_op op) {
+		return kolo_reduce_scatter(place.comm, in.data, dst, out.n, in.type, op, place.queue);
 	});
 	if (rc == 0 && dst != out.data)
-		memcpy(out.data, dst, out.bytes());
+		place.copy(out.data, dst, out.bytes());
 	return rc;
 }
 
@@ -180,8 +188,8 @@ Done Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts)
 {
 	const Elements e = elementsOf(single(tensors, "broadcast"), "broadcast");
 	const int root = rootOf(opts.rootRank, size_, "broadcast");
-	return run(OpType::BROADCAST, "broadcast", tensors, tensors, opts, [e, root](kolo_comm *comm) {
-		return kolo_broadcast(comm, e.data, e.data, e.n, e.type, root, nullptr);
+	return run(OpType::BROADCAST, "broadcast", tensors, tensors, opts, [e, root](Place &place) {
+		return kolo_broadcast(place.comm, e.data, e.data, e.n, e.type, root, place.queue);
 	});
 }
 
@@ -191,11 +199,11 @@ template <class O> Done Backend::reduceAll(OpType type, const Tensors &tensors, 
 	for (const auto &tensor : tensors)
 		all.emplace_back(elementsOf(tensor, "all_reduce"),
 				 Reduction(opts.reduceOp, tensor.scalar_type(), "all_reduce"));
-	return run(type, "all_reduce", tensors, tensors, opts, [all](kolo_comm *comm) {
-		return each(all, [comm](const std::pair<Elements, Reduction> &one) {
+	return run(type, "all_reduce", tensors, tensors, opts, [all](Place &place) {
+		return each(all, [&place](const std::pair<Elements, Reduction> &one) {
 			const Elements &e = one.first;
-			return reduced(comm, one.second, [&](kolo_op op) {
-				return kolo_all_reduce(comm, e.data, e.data, e.n, e.type, op, nullptr);
+			return reduced(place, one.second, [&](kolo_op op) {
+				return kolo_all_reduce(place.comm, e.data, e.data, e.n, e.type, op, place.queue);
 			});
 		});
 	});
@@ -222,7 +230,7 @@ Done Backend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &o
 	TORCH_CHECK_VALUE(opts.reduceOp == c10d::ReduceOp::SUM,
 			  "kolo: all_reduce: sparse tensors have ReduceOp.SUM alone");
 	const auto size = static_cast<size_t>(size_);
-	return run(OpType::_ALLREDUCE_SPARSE, "all_reduce", tensors, tensors, opts, [tensor, size](kolo_comm *comm) {
+	return run(OpType::_ALLREDUCE_SPARSE, "all_reduce", tensors, tensors, opts, [tensor, size](Place &place) {
 		at::NoGradGuard guard;
 		const auto own = tensor.detach().coalesce();
 		const auto indices = own._indices().t().contiguous(), values = own._values().contiguous();
@@ -231,7 +239,7 @@ Done Backend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &o
 		std::vector<int64_t> counts(size), shape = values.sizes().vec();
 		std::vector<size_t> of_indices, of_values;
 		size_t row = kind.each;
-		int rc = kolo_all_gather(comm, &count, counts.data(), 1, KOLO_I64, nullptr);
+		int rc = kolo_all_gather(place.comm, &count, counts.data(), 1, KOLO_I64, nullptr);
 		for (size_t k = 1; k < shape.size(); k++)
 			row *= static_cast<size_t>(shape[k]);
 		shape[0] = 0;
@@ -244,10 +252,10 @@ Done Backend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &o
 			return rc;
 		auto all_indices = at::empty({ shape[0], own.sparse_dim() }, indices.options()),
 		     all_values = at::empty(shape, values.options());
-		rc = kolo_all_gather_v(comm, indices.data_ptr(), all_indices.data_ptr(), of_indices.data(), KOLO_I64,
-				       nullptr);
+		rc = kolo_all_gather_v(place.comm, indices.data_ptr(), all_indices.data_ptr(), of_indices.data(),
+				       KOLO_I64, nullptr);
 		if (rc == 0)
-			rc = kolo_all_gather_v(comm, values.data_ptr(), all_values.data_ptr(), of_values.data(),
+			rc = kolo_all_gather_v(place.comm, values.data_ptr(), all_values.data_ptr(), of_values.data(),
 					       kind.type, nullptr);
 		if (rc < 0)
 			return rc;
@@ -263,9 +271,9 @@ Done Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
 	const Elements e = elementsOf(tensor, "reduce");
 	const Reduction reduction(opts.reduceOp, tensor.scalar_type(), "reduce");
 	const int root = rootOf(opts.rootRank, size_, "reduce");
-	return run(OpType::REDUCE, "reduce", tensors, tensors, opts, [e, reduction, root](kolo_comm *comm) {
-		return reduced(comm, reduction, [&](kolo_op op) {
-			return kolo_reduce(comm, e.data, e.data, e.n, e.type, op, root, nullptr);
+	return run(OpType::REDUCE, "reduce", tensors, tensors, opts, [e, reduction, root](Place &place) {
+		return reduced(place, reduction, [&](kolo_op op) {
+			return kolo_reduce(place.comm, e.data, e.data, e.n, e.type, op, root, place.queue);
 		});
 	});
 }
@@ -278,17 +286,18 @@ Done Backend::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c1
 	sameLength(inputs.size(), outputs.size(), "all_gather");
 	const Parts out(outputs[0], size_, "all_gather");
 	mustMatch(inputs[0], outputs[0][static_cast<size_t>(rank_)], 1, "all_gather");
-	return run(OpType::ALLGATHER, "all_gather", inputs, outputs[0], opts, [in, out, this](kolo_comm *comm) {
+	return run(OpType::ALLGATHER, "all_gather", inputs, outputs[0], opts, [in, out, this](Place &place) {
 		int done = 0;
-		for (int r = 0; r < size_ && done == 0 && out.large(); r++)
-			done = kolo_broadcast(comm, in.data, out[r].data, out[r].n, in.type, r, nullptr);
-		if (done < 0 || out.large())
+		for (int r = 0; r < size_ && done == 0 && out.large(place); r++)
+			done = kolo_broadcast(place.comm, in.data, out[r].data, out[r].n, in.type, r, place.queue);
+		if (done < 0 || out.large(place))
 			return done;
-		void *whole = out.whole(room_);
-		const int rc = out.equal() ? kolo_all_gather(comm, in.data, whole, in.n, in.type, nullptr)
-					   : kolo_all_gather_v(comm, in.data, whole, out.counts(), in.type, nullptr);
+		void *whole = out.whole(place);
+		const int rc =
+			out.equal() ? kolo_all_gather(place.comm, in.data, whole, in.n, in.type, place.queue)
+				    : kolo_all_gather_v(place.comm, in.data, whole, out.counts(), in.type, place.queue);
 		if (rc == 0)
-			out.store(whole);
+			out.store(place, whole);
 		return rc;
 	});
 }
@@ -309,13 +318,13 @@ Done Backend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs
 		outs.insert(outs.end(), of_ranks.begin(), of_ranks.end());
 		all.emplace_back(elementsOf(inputs[k], "all_gather"), Parts(of_ranks, size_, "all_gather"));
 	}
-	return run(OpType::ALLGATHER_COALESCED, "all_gather", inputs, outs, opts, [all, this](kolo_comm *comm) {
-		return each(all, [comm, this](const std::pair<Elements, Parts> &one) {
-			void *whole = one.second.whole(room_);
-			const int rc =
-				kolo_all_gather(comm, one.first.data, whole, one.first.n, one.first.type, nullptr);
+	return run(OpType::ALLGATHER_COALESCED, "all_gather", inputs, outs, opts, [all](Place &place) {
+		return each(all, [&place](const std::pair<Elements, Parts> &one) {
+			void *whole = one.second.whole(place);
+			const int rc = kolo_all_gather(place.comm, one.first.data, whole, one.first.n, one.first.type,
+						       place.queue);
 			if (rc == 0)
-				one.second.store(whole);
+				one.second.store(place, whole);
 			return rc;
 		});
 	});
@@ -329,8 +338,8 @@ Done Backend::gatherAll(OpType type, const Tensors &outputs, const Tensors &inpu
 		mustMatch(inputs[k], outputs[k], size_, "all_gather");
 		all.push_back({ elementsOf(inputs[k], "all_gather"), elementsOf(outputs[k], "all_gather") });
 	}
-	return run(type, "all_gather", inputs, outputs, opts, [all, this](kolo_comm *comm) {
-		return each(all, [comm, this](const Pair &pair) { return allGather(comm, room_, pair); });
+	return run(type, "all_gather", inputs, outputs, opts, [all](Place &place) {
+		return each(all, [&place](const Pair &pair) { return allGather(place, pair); });
 	});
 }
 
@@ -365,14 +374,13 @@ Done Backend::gather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d:
 	const Elements in = elementsOf(single(inputs, "gather"), "gather");
 	const int root = rootOf(opts.rootRank, size_, "gather");
 	const auto out = onRoot(outputs, inputs[0], rank_ == root, size_, "gather", "output");
-	return run(OpType::GATHER, "gather", inputs, out ? outputs[0] : Tensors(), opts,
-		   [in, out, root, this](kolo_comm *comm) {
-			   void *whole = out ? out->whole(room_) : nullptr;
-			   const int rc = kolo_gather(comm, in.data, whole, in.n, in.type, root, nullptr);
-			   if (rc == 0 && out)
-				   out->store(whole);
-			   return rc;
-		   });
+	return run(OpType::GATHER, "gather", inputs, out ? outputs[0] : Tensors(), opts, [in, out, root](Place &place) {
+		void *whole = out ? out->whole(place) : nullptr;
+		const int rc = kolo_gather(place.comm, in.data, whole, in.n, in.type, root, place.queue);
+		if (rc == 0 && out)
+			out->store(place, whole);
+		return rc;
+	});
 }
 
 Done Backend::scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::ScatterOptions &opts)
@@ -381,11 +389,11 @@ Done Backend::scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d
 	const int root = rootOf(opts.rootRank, size_, "scatter");
 	const auto in = onRoot(inputs, outputs[0], rank_ == root, size_, "scatter", "input");
 	return run(OpType::SCATTER, "scatter", in ? inputs[0] : Tensors(), outputs, opts,
-		   [in, out, root, this](kolo_comm *comm) {
-			   void *whole = in ? in->whole(room_) : nullptr;
+		   [in, out, root](Place &place) {
+			   void *whole = in ? in->whole(place) : nullptr;
 			   if (in)
-				   in->load(whole);
-			   return kolo_scatter(comm, whole, out.data, out.n, out.type, root, nullptr);
+				   in->load(place, whole);
+			   return kolo_scatter(place.comm, whole, out.data, out.n, out.type, root, place.queue);
 		   });
 }
 
@@ -399,20 +407,20 @@ Done Backend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs, con
 	const Reduction reduction(opts.reduceOp, outputs[0].scalar_type(), "reduce_scatter");
 	mustMatch(inputs[0][static_cast<size_t>(rank_)], outputs[0], 1, "reduce_scatter");
 	return run(OpType::REDUCE_SCATTER, "reduce_scatter", inputs[0], outputs, opts,
-		   [in, out, reduction, this](kolo_comm *comm) {
-			   return reduced(comm, reduction, [&](kolo_op op) {
+		   [in, out, reduction, this](Place &place) {
+			   return reduced(place, reduction, [&](kolo_op op) {
 				   int done = 0;
-				   for (int r = 0; r < size_ && done == 0 && in.large(); r++)
-					   done = kolo_reduce(comm, in[r].data, out.data, in[r].n, out.type, op, r,
-							      nullptr);
-				   if (done < 0 || in.large())
+				   for (int r = 0; r < size_ && done == 0 && in.large(place); r++)
+					   done = kolo_reduce(place.comm, in[r].data, out.data, in[r].n, out.type, op,
+							      r, place.queue);
+				   if (done < 0 || in.large(place))
 					   return done;
-				   void *whole = in.whole(room_);
-				   in.load(whole);
-				   return in.equal() ? kolo_reduce_scatter(comm, whole, out.data, out.n, out.type, op,
-									   nullptr)
-						     : kolo_reduce_scatter_v(comm, whole, out.data, in.counts(),
-									     out.type, op, nullptr);
+				   void *whole = in.whole(place);
+				   in.load(place, whole);
+				   return in.equal() ? kolo_reduce_scatter(place.comm, whole, out.data, out.n, out.type,
+									   op, place.queue)
+						     : kolo_reduce_scatter_v(place.comm, whole, out.data, in.counts(),
+									     out.type, op, place.queue);
 			   });
 		   });
 }
@@ -428,9 +436,9 @@ Done Backend::reduceScatterAll(OpType type, const Tensors &outputs, const Tensor
 			Pair{ elementsOf(inputs[k], "reduce_scatter"), elementsOf(outputs[k], "reduce_scatter") },
 			Reduction(opts.reduceOp, inputs[k].scalar_type(), "reduce_scatter"));
 	}
-	return run(type, "reduce_scatter", inputs, outputs, opts, [all, this](kolo_comm *comm) {
-		return each(all, [comm, this](const std::pair<Pair, Reduction> &one) {
-			return reduceScatter(comm, room_, one.first, one.second);
+	return run(type, "reduce_scatter", inputs, outputs, opts, [all](Place &place) {
+		return each(all, [&place](const std::pair<Pair, Reduction> &one) {
+			return reduceScatter(place, one.first, one.second);
 		});
 	});
 }
@@ -456,10 +464,10 @@ Done Backend::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<i
 			  output.scalar_type());
 	const auto sends = countsOf(input, inSplits, size_), recvs = countsOf(output, outSplits, size_);
 	return run(OpType::ALLTOALL_BASE, "all_to_all", { input }, { output }, opts,
-		   [in, out, sends, recvs, this](kolo_comm *comm) {
-			   const void *src =
-				   overlap(in, out) ? memcpy(room_.of(in.bytes()), in.data, in.bytes()) : in.data;
-			   return kolo_all_to_all_v(comm, src, sends.data(), out.data, recvs.data(), in.type, nullptr);
+		   [in, out, sends, recvs](Place &place) {
+			   const void *src = overlap(in, out) ? copyOf(place, in) : in.data;
+			   return kolo_all_to_all_v(place.comm, src, sends.data(), out.data, recvs.data(), in.type,
+						    place.queue);
 		   });
 }
 
@@ -468,24 +476,22 @@ Done Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOp
 	const Parts in(inputs, size_, "all_to_all"), out(outputs, size_, "all_to_all");
 	TORCH_CHECK_VALUE(in.type() == out.type(),
 			  "kolo: all_to_all: input and output tensors must have the same type");
-	return run(OpType::ALLTOALL, "all_to_all", inputs, outputs, opts, [in, out, this](kolo_comm *comm) {
-		int rc = 0;
-		kolo_group_begin();
-		for (int r = 0; r < size_ && rc == 0; r++) {
-			rc = kolo_send(comm, in[r].data, in[r].n, in.type(), r, nullptr);
-			if (rc == 0)
-				rc = kolo_recv(comm, out[r].data, out[r].n, in.type(), r, nullptr);
-		}
-		const std::string why = rc < 0 ? kolo_last_error() : "";
-		const int end = kolo_group_end();
-		return rc < 0 ? kolo_error_set(rc, "%s", why.c_str()) : end;
+	return run(OpType::ALLTOALL, "all_to_all", inputs, outputs, opts, [in, out](Place &place) {
+		return grouped(2 * in.size(), [&](size_t k) {
+			const auto r = static_cast<int>(k / 2);
+			return k % 2 ? kolo_recv(place.comm, out[r].data, out[r].n, in.type(), r, place.queue)
+				     : kolo_send(place.comm, in[r].data, in[r].n, in.type(), r, place.queue);
+		});
 	});
 }
 
+// On a GPU it comes when what the caller's stream has is done.
 Done Backend::barrier(const c10d::BarrierOptions &opts)
 {
+	if (streams_)
+		streams_->finish();
 	return run(OpType::BARRIER, "barrier", {}, {}, opts,
-		   [](kolo_comm *comm) { return kolo_barrier(comm, nullptr); });
+		   [](Place &place) { return kolo_barrier(place.comm, nullptr); });
 }
 
 } // namespace kolo

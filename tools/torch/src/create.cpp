@@ -78,6 +78,7 @@ Backend::Backend(const Setup &setup)
     : c10d::Backend(setup.rank, setup.size), name_(setup.backend), group_(setup.group), pid_(getpid()),
       timeout_(setup.timeout), ends_(meet(setup))
 {
+	host_ = std::make_unique<HostPlace>(ends_.comm);
 	init();
 	enlist();
 #ifdef KOLO_TORCH_OPTIONS
@@ -107,10 +108,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 {
 	m.attr("TORCH") = c10::str(TORCH_VERSION_MAJOR, ".", TORCH_VERSION_MINOR);
 	m.def("rest", &kolo::Backend::restAll, pybind11::call_guard<pybind11::gil_scoped_release>());
+	// Torch calls it for ranks that take no part in a new group, since others' groups are made by splitting. Ours
+	// meet by the store.
+	pybind11::class_<kolo::Backend, c10::intrusive_ptr<kolo::Backend>, c10d::Backend>(m, "ProcessGroupKolo")
+		.def("perform_nocolor_split", [](const kolo::Backend &, const pybind11::object &) {});
 	m.def(
 		"create",
 		[](const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, double timeout,
-		   const std::string &group, const std::string &backend) -> c10::intrusive_ptr<c10d::Backend> {
+		   const std::string &group, const std::string &backend) {
 			const kolo::Milliseconds ms(static_cast<int64_t>(timeout * 1000));
 			return c10::make_intrusive<kolo::Backend>(kolo::Setup{ store, rank, size, ms, group, backend });
 		},

@@ -9,16 +9,28 @@ namespace kolo
 
 using c10d::OpType;
 
+int grouped(size_t n, const std::function<int(size_t k)> &call)
+{
+	int rc = 0;
+	kolo_group_begin();
+	for (size_t k = 0; k < n && rc == 0; k++)
+		rc = call(k);
+	const std::string why = rc < 0 ? kolo_last_error() : "";
+	const int end = kolo_group_end();
+	return rc < 0 ? kolo_error_set(rc, "%s", why.c_str()) : end;
+}
+
 Done Backend::pass(Tensors &tensors, int peer, int tag, OpType type, const char *op)
 {
 	const auto &tensor = single(tensors, op);
+	if (!tensor.device().is_cpu())
+		return passOnStream(tensor, peer, tag, type, op);
 	const Elements e = elementsOf(tensor, op);
 	kolo_request *request;
 	std::unique_lock<std::mutex> lock(messages_lock_);
 	TORCH_CHECK_WITH(DistBackendError, !messages_closing_, "kolo: group ", group_, ": ", op,
 			 ": the process group was destroyed");
-	TORCH_CHECK_VALUE(peer == KOLO_ANY_RANK || (peer >= 0 && peer < size_ && peer != rank_), "kolo: ", op,
-			  ": invalid rank: ", peer, ", want one of 0 to ", size_ - 1, " that is not this rank");
+	mustBePeer(peer, op);
 	auto message = c10::make_intrusive<Message>(rank_, type, name_ + ":" + op, nameOf(op, ++messages_number_),
 						    tensor, e.n);
 	const int rc = type == OpType::SEND ? kolo_isend(ends_.mailbox, e.data, e.n, e.type, peer, tag, &request)
@@ -34,6 +46,50 @@ Done Backend::pass(Tensors &tensors, int peer, int tag, OpType type, const char 
 	messages_changed_->notify_all();
 	return note(message);
 }
+
+void Backend::mustBePeer(int peer, const char *op) const
+{
+	TORCH_CHECK_VALUE(peer == KOLO_ANY_RANK || (peer >= 0 && peer < size_ && peer != rank_), "kolo: ", op,
+			  ": invalid rank: ", peer, ", want one of 0 to ", size_ - 1, " that is not this rank");
+}
+
+// ---- Of CUDA tensors ----------------------------------------------------------------------------------------------
+
+int Backend::StreamMessage::pass(const Place &place) const
+{
+	const Elements &e = elements;
+	return sends ? kolo_send(place.comm, e.data, e.n, e.type, peer, place.queue)
+		     : kolo_recv(place.comm, e.data, e.n, e.type, peer, place.queue);
+}
+
+Done Backend::passOnStream(const at::Tensor &tensor, int peer, int tag, OpType type, const char *op)
+{
+	mustBePeer(peer, op);
+	TORCH_CHECK_VALUE(peer != KOLO_ANY_RANK && tag == 0, "kolo: ", op,
+			  ": messages of CUDA tensors have no tags and name their sender; want tensors on the CPU");
+	const StreamMessage message = { tensor, elementsOf(tensor, op), peer, type == OpType::SEND };
+	if (coalescing_) {
+		together_.push_back(message);
+		return nullptr;
+	}
+	return submit(type, op, { tensor }, { tensor }, timeout_, false,
+		      [message](Place &place) { return message.pass(place); });
+}
+
+// Those of a batch are one step of the stream.
+Done Backend::passTogether()
+{
+	Tensors tensors;
+	const auto messages = std::move(together_);
+	for (const auto &message : messages)
+		tensors.push_back(message.tensor);
+	return submit(OpType::COALESCED, "batch_isend_irecv", tensors, tensors, timeout_, false,
+		      [messages](Place &place) {
+			      return grouped(messages.size(), [&](size_t k) { return messages[k].pass(place); });
+		      });
+}
+
+// ---- Moving those of the CPU --------------------------------------------------------------------------------------
 
 // The thread that moves on messages that nobody has waited for within a moment.
 void Backend::move()

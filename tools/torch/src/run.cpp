@@ -22,17 +22,28 @@ Name Backend::nameOf(const char *op, uint64_t number) const
 	return { c10::str("group ", group_, ", rank ", rank_, " of ", size_), op, number };
 }
 
-// Does an operation; nobody else does one meanwhile.
-void Backend::perform(const Pending &pending)
+void Backend::mustBeOpen(const char *op) const
 {
-	const int seconds = secondsOf(pending.timeout);
+	TORCH_CHECK_WITH(DistBackendError, !closing_, "kolo: group ", group_, ": ", op,
+			 ": the process group was destroyed or aborted");
+}
+
+void Backend::limit(Milliseconds timeout)
+{
+	const int seconds = secondsOf(timeout);
 	if (seconds != seconds_) {
 		kolo_timeout_set(ends_.comm, seconds);
 		seconds_ = seconds;
 	}
+}
+
+// Does an operation; nobody else does one meanwhile.
+void Backend::perform(const Pending &pending)
+{
+	limit(pending.timeout);
 	std::exception_ptr exception;
 	try {
-		const int rc = pending.job(ends_.comm);
+		const int rc = pending.job(*host_);
 		if (rc < 0)
 			exception = pending.operation->name().failure(rc);
 	} catch (...) { // no memory for a copy, or what torch itself raises
@@ -44,12 +55,16 @@ void Backend::perform(const Pending &pending)
 Done Backend::submit(c10d::OpType type, const char *op, Tensors inputs, Tensors outputs, Milliseconds timeout,
 		     bool waits, Job job)
 {
+	const at::Device device = deviceOf(inputs, outputs, op);
+	if (timeout == c10d::kUnsetTimeout)
+		timeout = timeout_;
+	if (!device.is_cpu())
+		return note(record(type, op, std::move(inputs), std::move(outputs), timeout, device, job));
 	std::unique_lock<std::mutex> lock(lock_);
-	TORCH_CHECK_WITH(DistBackendError, !closing_, "kolo: group ", group_, ": ", op,
-			 ": the process group was destroyed or aborted");
+	mustBeOpen(op);
 	Pending pending = { c10::make_intrusive<Operation>(rank_, type, name_ + ":" + op, nameOf(op, ++number_),
 							   std::move(inputs), std::move(outputs)),
-			    std::move(job), timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout };
+			    std::move(job), timeout };
 	Done done = pending.operation;
 	if (waits && !coalescing_ && pending_.empty() && !running_) {
 		running_ = true;
@@ -69,7 +84,77 @@ Done Backend::submit(c10d::OpType type, const char *op, Tensors inputs, Tensors 
 	return note(done);
 }
 
-// The group's thread. What it holds of an operation may need Python to be freed, so that is done before it is idle.
+// ---- On the stream ------------------------------------------------------------------------------------------------
+
+// Calls it when nobody does an operation, and keeps others from it meanwhile.
+template <class Call> void Backend::inTurn(const char *op, Call call)
+{
+	std::unique_lock<std::mutex> lock(lock_);
+	changed_->wait(lock, [this] { return closing_ || (!running_ && pending_.empty()); });
+	mustBeOpen(op);
+	running_ = true;
+	lock.unlock();
+	std::exception_ptr exception;
+	try {
+		call();
+	} catch (...) {
+		exception = std::current_exception();
+	}
+	lock.lock();
+	running_ = false;
+	changed_->notify_all();
+	if (exception)
+		std::rethrow_exception(exception);
+}
+
+uint64_t Backend::next()
+{
+	std::lock_guard<std::mutex> lock(lock_);
+	return ++number_;
+}
+
+// In turn.
+void Backend::join(const at::Device &device, const char *op)
+{
+	if (!streams_)
+		streams_ = std::make_unique<Streams>(ends_.comm, device,
+						     nameOf("joining the GPUs", getSequenceNumberForGroup()));
+	TORCH_CHECK_VALUE(streams_->device() == device, "kolo: ", op,
+			  ": a group has one GPU for each rank: this one has ", streams_->device(),
+			  ", and the tensor is on ", device);
+}
+
+Done Backend::record(c10d::OpType type, const char *op, Tensors inputs, Tensors outputs, Milliseconds timeout,
+		     const at::Device &device, const Job &job)
+{
+	c10::intrusive_ptr<StreamOperation> done;
+	inTurn(op, [&] {
+		Tensors all = inputs;
+		all.insert(all.end(), outputs.begin(), outputs.end());
+		limit(timeout);
+		join(device, op);
+		done = c10::make_intrusive<StreamOperation>(rank_, type, name_ + ":" + op, nameOf(op, next()),
+							    std::move(inputs), std::move(outputs), streams_->stream(),
+							    streams_->health());
+		const int rc = streams_->record(all, job);
+		if (rc < 0)
+			std::rethrow_exception(done->name().failure(rc));
+		done->end();
+	});
+	return done;
+}
+
+void Backend::eagerConnectSingleDevice(at::Device device)
+{
+	inTurn("connect", [&] {
+		limit(timeout_);
+		join(device, "connect");
+	});
+}
+
+// ---- The group's thread -------------------------------------------------------------------------------------------
+
+// What it holds of an operation may need Python to be freed, so that is done before it is idle.
 void Backend::work()
 {
 	std::unique_lock<std::mutex> lock(lock_);
@@ -103,11 +188,14 @@ void Backend::startCoalescing()
 {
 	coalescing_ = true;
 	batch_.clear();
+	together_.clear();
 }
 
 Done Backend::endCoalescing()
 {
 	coalescing_ = false;
+	if (!together_.empty())
+		batch_.push_back(passTogether());
 	return c10::make_intrusive<Batch>(rank_, std::move(batch_));
 }
 
@@ -156,8 +244,14 @@ void Backend::rest()
 // Waits until nothing is under way. What does not end by itself within a moment is aborted.
 void Backend::calm(std::unique_lock<std::mutex> &lock)
 {
-	constexpr auto MOMENT = std::chrono::seconds(1);
-	if (!changed_->wait_for(lock, MOMENT, [this] { return !running_ && pending_.empty(); }))
+	constexpr Milliseconds MOMENT(1000), PAUSE(1);
+	const auto until = std::chrono::steady_clock::now() + MOMENT;
+	bool calm = changed_->wait_until(lock, until, [this] { return !running_ && pending_.empty(); });
+	while (calm && streams_ && !streams_->isIdle()) {
+		calm = std::chrono::steady_clock::now() < until;
+		std::this_thread::sleep_for(PAUSE);
+	}
+	if (!calm)
 		abort();
 }
 
@@ -188,6 +282,8 @@ void Backend::close(bool waits)
 	if (Py_IsInitialized() && PyGILState_Check())
 		released.emplace();
 	std::unique_lock<std::mutex> lock(lock_);
+	if (waits && streams_)
+		streams_->finish();
 	if (!waits)
 		calm(lock);
 	closing_ = true;
@@ -197,6 +293,7 @@ void Backend::close(bool waits)
 	for (const auto &message : messages_)
 		message->drop();
 	messages_.clear();
+	streams_.reset();
 	kolo_mailbox_destroy(ends_.mailbox);
 	kolo_comm_destroy(ends_.comm);
 	ends_ = {};

@@ -175,6 +175,15 @@ int Streams::record(const std::vector<at::Tensor> &tensors, const Job &job)
 	return job(place);
 }
 
+bool Streams::isIdle() const noexcept
+{
+	try {
+		return stream_.query();
+	} catch (const std::exception &) {
+		return true;
+	}
+}
+
 void Streams::finish()
 {
 	follow();

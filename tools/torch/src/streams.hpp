@@ -70,7 +70,8 @@ class Streams
 	int record(const std::vector<at::Tensor> &tensors, const Job &job);
 	// Blocks until all that is on the stream, and on the caller's current one, is done.
 	void finish();
-	bool isIdle() const { return stream_.query(); }
+	// Is all of it done? A GPU that has failed, or is gone as the process ends, does nothing more.
+	bool isIdle() const noexcept;
 
       private:
 	void follow();

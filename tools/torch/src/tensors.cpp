@@ -81,13 +81,26 @@ Elements elementsOf(const at::Tensor &tensor, const char *op)
 	TORCH_CHECK_VALUE(tensor.defined(), "kolo: ", op, ": a tensor is undefined");
 	TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "kolo: ", op, ": Tensors must be dense; this one is ",
 			  tensor.layout());
-	TORCH_CHECK_VALUE(tensor.device().is_cpu(), "kolo: ", op, ": Tensors must be on the CPU; this one is on ",
-			  tensor.device());
+	TORCH_CHECK_VALUE(tensor.device().is_cpu() || tensor.device().is_cuda(), "kolo: ", op,
+			  ": Tensors must be on the CPU or a CUDA device; this one is on ", tensor.device());
 	TORCH_CHECK_VALUE(tensor.is_contiguous(tensor.suggest_memory_format()), "kolo: ", op,
 			  ": Tensors must be contiguous; use .contiguous()");
 	const Kind kind = kindOf(tensor.scalar_type(), op);
 	return { tensor.numel() ? tensor.data_ptr() : nullptr, static_cast<size_t>(tensor.numel()) * kind.each,
 		 kind.type };
+}
+
+at::Device deviceOf(const std::vector<at::Tensor> &tensors, const std::vector<at::Tensor> &others, const char *op)
+{
+	const auto &first = tensors.empty() ? others : tensors;
+	if (first.empty())
+		return at::kCPU;
+	for (const auto *list : { &tensors, &others })
+		for (const auto &tensor : *list)
+			TORCH_CHECK_VALUE(tensor.device() == first[0].device(), "kolo: ", op,
+					  ": tensors must be on the same device, got ", first[0].device(), " and ",
+					  tensor.device());
+	return first[0].device();
 }
 
 const at::Tensor &single(const std::vector<at::Tensor> &tensors, const char *op)

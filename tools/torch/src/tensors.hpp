@@ -27,23 +27,8 @@ Kind kindOf(at::ScalarType type, const char *op);
 // Checks that a tensor is dense, contiguous in its memory format, and where Kolo can use it. Raises ValueError.
 Elements elementsOf(const at::Tensor &tensor, const char *op);
 
-// Memory for the time of an operation. What it had before is lost when it grows.
-class Room
-{
-      public:
-	void *of(size_t bytes)
-	{
-		if (bytes > size_) {
-			memory_.reset(new char[bytes]);
-			size_ = bytes;
-		}
-		return memory_.get();
-	}
-
-      private:
-	std::unique_ptr<char[]> memory_;
-	size_t size_ = 0;
-};
+// Where they all are; on the CPU if there are none. Raises ValueError if they are in several places.
+at::Device deviceOf(const std::vector<at::Tensor> &tensors, const std::vector<at::Tensor> &others, const char *op);
 
 // The only tensor of a list. Raises ValueError if there is another number of them.
 const at::Tensor &single(const std::vector<at::Tensor> &tensors, const char *op);

@@ -71,6 +71,19 @@ for memory in 8388608 33554432 134217728 536870912; do
 done
 bench "staged, shm" 2 --transport shm -b 64K -e 64M -f 32 -c 0
 
+# In a Python that has torch and kolo_torch (make torch), beside the NCCL that torch has.
+python=${PYTHON:-build/torch/venv/bin/python}
+gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
+if [ "$gpus" -lt 2 ]; then
+	say "# torch.distributed beside NCCL: left out: a GPU for each of two ranks is wanted"
+elif ! "$python" -c 'import kolo_torch, pykolo' 2>/dev/null; then
+	say "# torch.distributed beside NCCL: left out: $python has no kolo_torch (make torch; PYTHON=PATH)"
+else
+	say ""
+	say "# torch.distributed: perf/torch/collectives.py --device cuda"
+	within 90 "$python" perf/torch/collectives.py --device cuda --ranks 2 --rounds 5 | tee /dev/fd/3
+fi
+
 # sanitize TOOL PROGRAM: what it has to say last.
 sanitize() {
 	say ""

@@ -91,6 +91,7 @@ bool kn_comm_take_out(struct ncclComm *comm)
 void kn_comm_end(struct ncclComm *comm)
 {
 	kn_queues_close(&comm->queues);
+	free(comm->factors);
 	kolo_comm_destroy(comm->kolo);
 	comm->kolo = NULL;
 	kn_comm_let_go(comm);

@@ -1,5 +1,5 @@
-/* CUDA's contexts. libcuda is asked only which is current, because communicators are also made on
- * threads of our own. */
+/* CUDA's contexts. libcuda is asked which is current, because communicators are also made on
+ * threads of our own, and for a factor that is in its memory. */
 #include "cuda/nccl/inside.h"
 
 #include <dlfcn.h>
@@ -11,6 +11,10 @@ static struct {
 	int (*set)(void *context);
 	int (*device)(int *device);
 	int (*retain)(void **context, int device);
+	int (*copy)(unsigned long long to, unsigned long long from, size_t len,
+		    cudaStream_t stream);
+	int (*captured)(cudaStream_t stream, int *out);
+	int (*finish)(cudaStream_t stream);
 	int (*runtime)(int *device); /* cudaGetDevice; NULL: the program has no runtime */
 	char why[256];               /* what was not found; empty: all was */
 } cuda;
@@ -35,6 +39,9 @@ static void load(void)
 	*(void **)&cuda.set = find(library, "cuCtxSetCurrent");
 	*(void **)&cuda.device = find(library, "cuCtxGetDevice");
 	*(void **)&cuda.retain = find(library, "cuDevicePrimaryCtxRetain");
+	*(void **)&cuda.copy = find(library, "cuMemcpyAsync");
+	*(void **)&cuda.captured = find(library, "cuStreamIsCapturing");
+	*(void **)&cuda.finish = find(library, "cuStreamSynchronize");
 	*(void **)&cuda.runtime = dlsym(RTLD_DEFAULT, "cudaGetDevice");
 }
 
@@ -84,4 +91,20 @@ void *kn_context_use(void *context)
 	if (context != before)
 		cuda.set(context);
 	return before;
+}
+
+ncclResult_t kn_context_read(void *host, const void *from, size_t len, cudaStream_t stream)
+{
+	int captured = 0;
+
+	if (cuda.captured(stream, &captured) != 0 || captured)
+		return kn_fail(NULL, ncclInvalidUsage,
+			       "a factor in device memory is read when the operation is called, so "
+			       "the stream must not be captured");
+	if (cuda.copy((unsigned long long)(uintptr_t)host, (unsigned long long)(uintptr_t)from, len,
+		      stream) != 0 ||
+	    cuda.finish(stream) != 0)
+		return kn_fail(NULL, ncclUnhandledCudaError,
+			       "a factor in device memory, %p, can't be read", from);
+	return ncclSuccess;
 }

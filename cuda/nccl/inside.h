@@ -47,6 +47,10 @@ ncclResult_t kn_context_of(int device, void **context);
 /* Makes a context current on this thread. Returns the one that was. */
 void *kn_context_use(void *context);
 
+/* Reads what lies in device memory when the stream has done what it was given; blocks until then.
+ * The stream's context is current. */
+ncclResult_t kn_context_read(void *host, const void *from, size_t len, cudaStream_t stream);
+
 /* ---- Queues: queue.c ------------------------------------------------------------------------- */
 
 /* Kolo's queues for the streams that a communicator was used with. */
@@ -93,6 +97,14 @@ struct ncclComm {
 	char text[KN_TEXT];
 	pthread_mutex_t turn; /* held by the thread that works with what follows */
 	struct kn_queues queues;
+	struct kn_factor *factors; /* ops with a factor in device memory */
+	size_t nfactors;
+};
+
+/* An op whose factor is read when it is used. */
+struct kn_factor {
+	const void *at; /* NULL: it was destroyed */
+	ncclDataType_t type;
 };
 
 /* Makes one that is not connected yet, in the list of all. NULL: no memory. */

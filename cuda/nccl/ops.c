@@ -1,6 +1,8 @@
 /* The operations: each makes a struct kn_call of its arguments. */
 #include "cuda/nccl/inside.h"
 
+#include <stdlib.h>
+
 static const enum kolo_type types[ncclNumTypes] = {
 	[ncclInt8] = KOLO_I8,       [ncclUint8] = KOLO_U8,          [ncclInt32] = KOLO_I32,
 	[ncclUint32] = KOLO_U32,    [ncclInt64] = KOLO_I64,         [ncclUint64] = KOLO_U64,
@@ -15,12 +17,60 @@ static const enum kolo_op ops[ncclNumOps] = {
 
 /* ---- Checking -------------------------------------------------------------------------------- */
 
-/* Kolo's op; false: there is none of this number. Those made at run time have Kolo's number, after
- * the number of NCCL's own. */
+/* The number of the first op with a factor in device memory; those before have Kolo's number after
+ * that of NCCL's own. */
+enum { FACTORS = 1 << 24 };
+
+/* Kolo's op; false: there is none of this number, or not yet. */
 static bool find_op(int op, enum kolo_op *out)
 {
 	*out = op < ncclNumOps ? ops[op < 0 ? 0 : op] : (enum kolo_op)(op - ncclNumOps);
 	return op >= 0 && (op < ncclNumOps || !kolo_op_name(*out));
+}
+
+/* Kolo's op of factor number `number`, as it is when the stream has come to this place. The thread
+ * works with the communicator. */
+static ncclResult_t read_factor(const struct kn_call *w, const char *function, int number,
+				enum kolo_op *out)
+{
+	struct ncclComm *comm = w->comm;
+	struct kn_factor f = { 0 };
+	char value[8]; /* the longest type */
+	ncclResult_t result;
+
+	if ((size_t)number < comm->nfactors)
+		f = comm->factors[number];
+	if (!f.at || types[f.type] != w->type)
+		return kn_fail(comm, ncclInvalidArgument,
+			       "%s: the op is none of this communicator, or of another type",
+			       function);
+	result = kn_context_read(value, f.at, kolo_type_size(w->type), w->stream);
+	return result == ncclSuccess
+		       ? kn_result(comm, kolo_op_create_premul_sum(comm->kolo, value, w->type, out))
+		       : result;
+}
+
+/* The communicator is held, and let go. */
+static ncclResult_t call_with_factor(struct kn_call *w, const char *function, int number)
+{
+	ncclResult_t result, freed;
+	void *before;
+
+	result = kn_comm_enter(w->comm, &before);
+	if (result == ncclSuccess) {
+		result = read_factor(w, function, number, &w->op);
+		kn_comm_leave(w->comm, before);
+	}
+	if (result == ncclSuccess && !kn_comm_hold(w->comm)) /* for the op */
+		result = kn_fail(NULL, ncclRemoteError, "%s: the communicator was destroyed",
+				 function);
+	if (result != ncclSuccess) {
+		kn_comm_let_go(w->comm);
+		return result;
+	}
+	result = kn_group_call(w);
+	freed = kn_group_free_op(w->comm, w->op);
+	return result == ncclSuccess ? freed : result;
 }
 
 /* Checks type and op, and leaves the rest to Kolo. */
@@ -47,14 +97,14 @@ static ncclResult_t reduce(const char *function, enum kn_kind kind, const void *
 				 "%s: the communicator is being split: want ncclSuccess of "
 				 "ncclCommGetAsyncError before",
 				 function);
-	else if (!find_op(op, &w.op))
+	else if (op < FACTORS && !find_op(op, &w.op))
 		result = kn_fail(comm, ncclInvalidArgument, "%s: %d is no op", function, op);
 	if (result != ncclSuccess || (n == 0 && kind != KN_SEND && kind != KN_RECV)) {
 		kn_comm_let_go(comm);
 		return result;
 	}
 	w.type = types[type];
-	return kn_group_call(&w);
+	return op < FACTORS ? kn_group_call(&w) : call_with_factor(&w, function, op - FACTORS);
 }
 
 /* One without an op. */
@@ -158,6 +208,27 @@ KN_TWIN(ncclRecv);
 
 /* ---- Ops made at run time -------------------------------------------------------------------- */
 
+/* Notes a factor in device memory. The thread works with the communicator. */
+static ncclResult_t add_factor(struct ncclComm *comm, const void *at, ncclDataType_t type,
+			       ncclRedOp_t *op)
+{
+	size_t k = 0;
+	struct kn_factor *more;
+
+	while (k < comm->nfactors && comm->factors[k].at)
+		k++;
+	if (k == comm->nfactors) {
+		more = realloc(comm->factors, (k + 1) * sizeof(*more));
+		if (!more)
+			return kn_fail(comm, ncclSystemError, "no memory for an op");
+		comm->factors = more;
+		comm->nfactors++;
+	}
+	comm->factors[k] = (struct kn_factor){ at, type };
+	*op = (ncclRedOp_t)(FACTORS + (int)k);
+	return ncclSuccess;
+}
+
 /* With the communicator held. */
 static ncclResult_t create_op(ncclRedOp_t *op, const void *scalar, ncclDataType_t type,
 			      ncclScalarResidence_t residence, ncclComm_t comm)
@@ -171,17 +242,18 @@ static ncclResult_t create_op(ncclRedOp_t *op, const void *scalar, ncclDataType_
 			       "ncclRedOpCreatePreMulSum: op and scalar must not be NULL, and type "
 			       "%d must be one",
 			       (int)type);
-	if (residence != ncclScalarHostImmediate)
-		return kn_fail(comm, ncclInvalidUsage,
-			       "ncclRedOpCreatePreMulSum: a factor in device memory is not there "
-			       "yet; want ncclScalarHostImmediate");
 	result = kn_comm_enter(comm, &before);
 	if (result != ncclSuccess)
 		return result;
-	result = kn_result(comm, kolo_op_create_premul_sum(comm->kolo, scalar, types[type], &made));
+	if (residence == ncclScalarDevice) {
+		result = add_factor(comm, scalar, type, op);
+	} else {
+		result = kn_result(
+			comm, kolo_op_create_premul_sum(comm->kolo, scalar, types[type], &made));
+		if (result == ncclSuccess)
+			*op = (ncclRedOp_t)((int)made + ncclNumOps);
+	}
 	kn_comm_leave(comm, before);
-	if (result == ncclSuccess)
-		*op = (ncclRedOp_t)((int)made + ncclNumOps);
 	return result;
 }
 
@@ -199,6 +271,25 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
 
 KN_TWIN(ncclRedOpCreatePreMulSum);
 
+/* The communicator is held, and let go. What uses the op has read its factor. */
+static ncclResult_t remove_factor(struct ncclComm *comm, int number)
+{
+	void *before;
+	ncclResult_t result = kn_comm_enter(comm, &before);
+
+	if (result == ncclSuccess) {
+		if ((size_t)number < comm->nfactors && comm->factors[number].at)
+			comm->factors[number].at = NULL;
+		else
+			result =
+				kn_fail(comm, ncclInvalidArgument,
+					"ncclRedOpDestroy: no such op, or it was destroyed before");
+		kn_comm_leave(comm, before);
+	}
+	kn_comm_let_go(comm);
+	return result;
+}
+
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
 	ncclResult_t result = kn_comm_check(comm, "ncclRedOpDestroy");
@@ -206,6 +297,8 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 
 	if (result != ncclSuccess)
 		return result;
+	if ((int)op >= FACTORS)
+		return remove_factor(comm, (int)op - FACTORS);
 	if ((int)op >= ncclNumOps && find_op((int)op, &made))
 		return kn_group_free_op(comm, made);
 	kn_comm_let_go(comm);

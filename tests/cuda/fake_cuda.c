@@ -51,6 +51,7 @@ int cuStreamDestroy_v2(struct t_stream *stream) EXPORTED;
 int cuStreamSynchronize(struct t_stream *stream) EXPORTED;
 int cuStreamQuery(struct t_stream *stream) EXPORTED;
 int cuStreamWaitEvent(struct t_stream *stream, struct event *event, unsigned flags) EXPORTED;
+int cuStreamIsCapturing(struct t_stream *stream, int *out) EXPORTED;
 int cuStreamGetCaptureInfo(struct t_stream *stream, int *status, unsigned long long *id) EXPORTED;
 int cuStreamBeginCapture_v2(struct t_stream *stream, int mode) EXPORTED;
 int cuStreamEndCapture(struct t_stream *stream, struct t_graph **out) EXPORTED;
@@ -195,6 +196,12 @@ int cuStreamSynchronize(struct t_stream *stream)
 int cuStreamQuery(struct t_stream *stream)
 {
 	return t_stream_is_idle(stream_of(stream)) ? 0 : NOT_READY;
+}
+
+int cuStreamIsCapturing(struct t_stream *stream, int *out)
+{
+	*out = t_stream_capture(stream_of(stream)) != 0;
+	return 0;
 }
 
 int cuStreamGetCaptureInfo(struct t_stream *stream, int *status, unsigned long long *id)

@@ -4,13 +4,12 @@
  * usage: nccl_client MODE NRANKS
  *
  * MODE: processes | threads | one (thread for all ranks): random programs of all operations, in
- * groups and alone, on two streams, with split communicators; a GPU for each rank, or, with
- * T_SHARE=1, one for all. nonblocking: the same by threads, with communicators that don't block.
- * die: rank 1 is killed; the others are told. abort: threads abort while others are in operations.
- * wrong: what is refused. Returns 1 after a result that is not right, with a line that says so. */
-#include "cuda/nccl/types.h"
-
-#include "cuda/nccl/functions.h"
+ * groups and alone, on two streams, with events, and split communicators; a GPU for each rank, or,
+ * with T_SHARE=1, one for all. nonblocking: the same by threads, with communicators that don't
+ * block. graph: a capture of processes. die: rank 1 is killed; the others are told. abort: threads
+ * abort while others are in operations. wrong: what is refused. Returns 1 after a result that is
+ * not right, with a line that says so. */
+#include "tests/cuda/nccl_program.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -24,66 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef unsigned long long address;
-
-int cuInit(unsigned flags);
-int cuDevicePrimaryCtxRetain(void **context, int device);
-int cuCtxSetCurrent(void *context);
-int cuMemAlloc_v2(address *out, size_t len);
-int cuMemFree_v2(address memory);
-int cuStreamCreate(cudaStream_t *out, unsigned flags);
-int cuStreamDestroy_v2(cudaStream_t stream);
-int cuStreamSynchronize(cudaStream_t stream);
-
-enum { MAX_RANKS = 8, MOST = 5000, STREAMS = 2, PAIRS = 5 };
-
-#define CHECK(what)                                                                                \
-	do {                                                                                       \
-		if (!(what))                                                                       \
-			wrong(#what, __LINE__);                                                    \
-	} while (0)
-
-static void wrong(const char *what, int line)
-{
-	printf("nccl_client.c:%d: not true: %s (%s)\n", line, what, ncclGetLastError(NULL));
-	fflush(stdout);
-	_exit(1);
-}
-
-static void must(ncclResult_t result, const char *what, int line)
-{
-	if (result == ncclSuccess)
-		return;
-	printf("nccl_client.c:%d: %s: %s: %s\n", line, what, ncclGetErrorString(result),
-	       ncclGetLastError(NULL));
-	fflush(stdout);
-	_exit(1);
-}
-
-#define MUST(call) must(call, #call, __LINE__)
-
-static uint64_t draw(uint64_t *seed)
-{
-	*seed = *seed * 6364136223846793005u + 1442695040888963407u;
-	return *seed >> 33;
-}
-
-static int number(const char *name, int otherwise)
-{
-	const char *text = getenv(name);
-
-	return text && *text ? atoi(text) : otherwise;
-}
-
 /* ---- A rank ---------------------------------------------------------------------------------- */
-
-struct rank {
-	ncclComm_t comm;
-	int rank, nranks;
-	void *context;
-	cudaStream_t stream[STREAMS];
-	int32_t *src, *dst; /* MAX_RANKS * MOST elements */
-};
 
 static void *allocate(size_t len)
 {
@@ -101,8 +41,8 @@ static void prepare(struct rank *r, int rank, int nranks)
 	CHECK(cuCtxSetCurrent(r->context) == 0);
 	for (int k = 0; k < STREAMS; k++)
 		CHECK(cuStreamCreate(&r->stream[k], 1) == 0);
-	r->src = allocate(MAX_RANKS * MOST * sizeof(int32_t));
-	r->dst = allocate(MAX_RANKS * MOST * sizeof(int32_t));
+	r->src = allocate(ROOM);
+	r->dst = allocate(ROOM);
 }
 
 static void give_back(struct rank *r)
@@ -121,226 +61,7 @@ static void await(ncclComm_t comm)
 		MUST(ncclCommGetAsyncError(comm, &state));
 		usleep(500);
 	}
-	must(state, "the communicator", __LINE__);
-}
-
-/* ---- Steps of a program ---------------------------------------------------------------------- */
-
-/* A step that all ranks know. */
-struct step {
-	int kind, root, stream;
-	size_t n;
-	ncclRedOp_t op;
-	bool in_place;
-	uint64_t seed; /* of its elements, and of what is in its group */
-};
-
-enum {
-	ALL_REDUCE,
-	REDUCE,
-	REDUCE_SCATTER,
-	BROADCAST,
-	BCAST,
-	ALL_GATHER,
-	ALL_TO_ALL,
-	GATHER,
-	SCATTER,
-	MESSAGES,
-	KINDS
-};
-
-static struct step choose(uint64_t *seed, int nranks)
-{
-	static const size_t lengths[] = { 0, 1, 3, 100, 777, MOST };
-	static const ncclRedOp_t ops[] = { ncclSum, ncclMax, ncclMin, ncclProd };
-	struct step s = { .kind = (int)(draw(seed) % KINDS) };
-
-	s.root = (int)(draw(seed) % (uint64_t)nranks);
-	s.stream = (int)(draw(seed) % STREAMS);
-	s.n = lengths[draw(seed) % 6];
-	s.op = ops[draw(seed) % 4];
-	s.in_place = draw(seed) % 2;
-	s.seed = draw(seed);
-	return s;
-}
-
-/* What rank has at i. */
-static int32_t element(const struct step *s, int rank, size_t i)
-{
-	return (int32_t)((s->seed + (uint64_t)rank * 31 + i * 7) % 5) + 1;
-}
-
-static int32_t combined(const struct step *s, int nranks, size_t i)
-{
-	int32_t sum = element(s, 0, i);
-
-	for (int r = 1; r < nranks; r++) {
-		int32_t x = element(s, r, i);
-
-		switch (s->op) {
-		case ncclSum: sum += x; break;
-		case ncclProd: sum *= x; break;
-		case ncclMax: sum = x > sum ? x : sum; break;
-		default: sum = x < sum ? x : sum; break;
-		}
-	}
-	return sum;
-}
-
-static void start_messages(struct rank *r, const struct step *s)
-{
-	uint64_t seed = s->seed;
-
-	MUST(ncclGroupStart());
-	for (int k = 0; k < PAIRS; k++) {
-		int from = (int)(draw(&seed) % (uint64_t)r->nranks);
-		int to = (int)(draw(&seed) % (uint64_t)r->nranks);
-		size_t n = draw(&seed) % 3 ? draw(&seed) % MOST : 0;
-
-		if (to == r->rank)
-			MUST(ncclRecv(r->dst + k * MOST, n, ncclInt32, from, r->comm,
-				      r->stream[k % STREAMS]));
-		if (from == r->rank)
-			MUST(ncclSend(r->src + k, n, ncclInt32, to, r->comm, r->stream[s->stream]));
-	}
-	MUST(ncclGroupEnd());
-}
-
-/* Puts a step on the rank's stream. */
-static void start(struct rank *r, const struct step *s)
-{
-	cudaStream_t q = r->stream[s->stream];
-	size_t mine = (size_t)r->rank * s->n;
-	int32_t *src = r->src, *dst = r->dst;
-
-	switch (s->kind) {
-	case ALL_REDUCE:
-		MUST(ncclAllReduce(s->in_place ? dst : src, dst, s->n, ncclInt32, s->op, r->comm,
-				   q));
-		break;
-	case REDUCE: MUST(ncclReduce(src, dst, s->n, ncclInt32, s->op, s->root, r->comm, q)); break;
-	case REDUCE_SCATTER:
-		MUST(ncclReduceScatter(src, dst, s->n, ncclInt32, s->op, r->comm, q));
-		break;
-	case BROADCAST: MUST(ncclBroadcast(src, dst, s->n, ncclInt32, s->root, r->comm, q)); break;
-	case BCAST: MUST(ncclBcast(dst, s->n, ncclInt32, s->root, r->comm, q)); break;
-	case ALL_GATHER:
-		MUST(ncclAllGather(s->in_place ? dst + mine : src, dst, s->n, ncclInt32, r->comm,
-				   q));
-		break;
-	case ALL_TO_ALL: MUST(ncclAlltoAll(src, dst, s->n, ncclInt32, r->comm, q)); break;
-	case GATHER: MUST(ncclGather(src, dst, s->n, ncclInt32, s->root, r->comm, q)); break;
-	case SCATTER: MUST(ncclScatter(src, dst, s->n, ncclInt32, s->root, r->comm, q)); break;
-	default: start_messages(r, s);
-	}
-}
-
-/* What the rank has before a step. */
-static void fill(struct rank *r, const struct step *s)
-{
-	for (size_t i = 0; i < MAX_RANKS * MOST; i++) {
-		r->src[i] = element(s, r->rank, i);
-		r->dst[i] = -1;
-	}
-	for (size_t i = 0; i < s->n; i++)
-		if (s->kind == ALL_REDUCE && s->in_place)
-			r->dst[i] = r->src[i];
-		else if (s->kind == BCAST)
-			r->dst[i] = r->rank == s->root ? r->src[i] : -2;
-	if (s->kind == ALL_GATHER && s->in_place)
-		memcpy(r->dst + (size_t)r->rank * s->n, r->src, s->n * sizeof(int32_t));
-}
-
-static void check_messages(const struct rank *r, const struct step *s)
-{
-	uint64_t seed = s->seed;
-
-	for (int k = 0; k < PAIRS; k++) {
-		int from = (int)(draw(&seed) % (uint64_t)r->nranks);
-		int to = (int)(draw(&seed) % (uint64_t)r->nranks);
-		size_t n = draw(&seed) % 3 ? draw(&seed) % MOST : 0;
-
-		for (size_t i = 0; i < n && to == r->rank; i++)
-			CHECK(r->dst[(size_t)k * MOST + i] == element(s, from, i + (size_t)k));
-	}
-}
-
-/* What element i of dst must be after a step; false: it does not matter. */
-static bool expected(const struct rank *r, const struct step *s, size_t i, int32_t *out)
-{
-	int block = (int)(i / s->n);
-	bool root = r->rank == s->root;
-
-	switch (s->kind) {
-	case ALL_REDUCE: *out = combined(s, r->nranks, i); return i < s->n;
-	case REDUCE: *out = combined(s, r->nranks, i); return i < s->n && root;
-	case REDUCE_SCATTER:
-		*out = combined(s, r->nranks, (size_t)r->rank * s->n + i);
-		return i < s->n;
-	case BROADCAST:
-	case BCAST: *out = element(s, s->root, i); return i < s->n;
-	case ALL_GATHER: *out = element(s, block, i % s->n); return true;
-	case ALL_TO_ALL: *out = element(s, block, (size_t)r->rank * s->n + i % s->n); return true;
-	case GATHER: *out = element(s, block, i % s->n); return root;
-	case SCATTER: *out = element(s, s->root, (size_t)r->rank * s->n + i); return i < s->n;
-	default: return false;
-	}
-}
-
-static void check(struct rank *r, const struct step *s)
-{
-	int32_t want;
-
-	if (s->kind == MESSAGES)
-		check_messages(r, s);
-	for (size_t i = 0; i < s->n * (size_t)r->nranks; i++)
-		CHECK(!expected(r, s, i, &want) || r->dst[i] == want);
-}
-
-static void finish(struct rank *r)
-{
-	for (int k = 0; k < STREAMS; k++)
-		CHECK(cuStreamSynchronize(r->stream[k]) == 0);
-}
-
-/* ---- Programs -------------------------------------------------------------------------------- */
-
-static void program(struct rank *r, uint64_t seed)
-{
-	int steps = number("T_STEPS", 150);
-
-	for (int k = 0; k < steps; k++) {
-		struct step s = choose(&seed, r->nranks);
-
-		fill(r, &s);
-		start(r, &s);
-		finish(r);
-		check(r, &s);
-	}
-}
-
-static void mean(struct rank *r)
-{
-	float *x = (float *)(void *)r->src, *y = (float *)(void *)r->dst, factor = 0.5f;
-	ncclRedOp_t half;
-
-	for (int i = 0; i < 100; i++)
-		x[i] = (float)(r->rank + i);
-	MUST(ncclAllReduce(x, y, 100, ncclFloat32, ncclAvg, r->comm, r->stream[0]));
-	finish(r);
-	for (int i = 0; i < 100; i++)
-		CHECK(y[i] > (float)i + (float)(r->nranks - 1) / 2 - 0.01f &&
-		      y[i] < (float)i + (float)(r->nranks - 1) / 2 + 0.01f);
-	/* made, used and freed in one group */
-	MUST(ncclGroupStart());
-	MUST(ncclRedOpCreatePreMulSum(&half, &factor, ncclFloat32, ncclScalarHostImmediate,
-				      r->comm));
-	MUST(ncclAllReduce(x, y, 100, ncclFloat32, half, r->comm, r->stream[0]));
-	MUST(ncclRedOpDestroy(half, r->comm));
-	MUST(ncclGroupEnd());
-	finish(r);
-	for (int i = 0; i < 100; i++)
-		CHECK(y[i] == 0.5f * (float)(r->nranks * i + r->nranks * (r->nranks - 1) / 2));
+	must(state, "the communicator", __FILE__, __LINE__);
 }
 
 /* Even and odd ranks apart, in the reverse order; the last one is in none. */
@@ -359,7 +80,7 @@ static void split(struct rank *r, bool blocks)
 		MUST(ncclCommCount(half.comm, &half.nranks));
 		MUST(ncclCommUserRank(half.comm, &half.rank));
 		CHECK(half.nranks == (r->nranks - (r->nranks > 1) + 1 - r->rank % 2) / 2);
-		program(&half, 99 + (uint64_t)(r->rank % 2));
+		run_program(&half, 99 + (uint64_t)(r->rank % 2));
 		result = ncclCommFinalize(half.comm);
 		CHECK(result == ncclSuccess || (result == ncclInProgress && !blocks));
 		await(half.comm);
@@ -383,8 +104,9 @@ static void run_rank(struct rank *r, const ncclUniqueId *id, bool blocks)
 	MUST(ncclCommCuDevice(r->comm, &device));
 	CHECK(count == r->nranks && rank == r->rank);
 	CHECK(device == (number("T_SHARE", 0) ? 0 : r->rank));
-	program(r, (uint64_t)number("T_SEED", 7));
-	mean(r);
+	run_program(r, (uint64_t)number("T_SEED", 7));
+	run_means(r);
+	run_events(r);
 	split(r, blocks);
 	MUST(ncclCommDestroy(r->comm));
 	CHECK(ncclCommDestroy(r->comm) == ncclInvalidArgument);
@@ -495,18 +217,18 @@ static void run_all(int nranks)
 	for (int k = 0; k < nranks; k++)
 		ranks[k].comm = comms[k];
 	for (int i = 0; i < steps; i++) {
-		struct step s = choose(&seed, nranks);
+		struct step s = step_draw(&seed, nranks);
 
 		for (int k = 0; k < nranks; k++)
-			fill(&ranks[k], &s);
+			step_fill(&ranks[k], &s);
 		MUST(ncclGroupStart());
 		for (int k = 0; k < nranks; k++)
-			start(&ranks[k], &s);
+			step_start(&ranks[k], &s);
 		MUST(ncclGroupEnd());
 		for (int k = 0; k < nranks; k++)
 			finish(&ranks[k]);
 		for (int k = 0; k < nranks; k++)
-			check(&ranks[k], &s);
+			step_check(&ranks[k], &s);
 	}
 	MUST(ncclGroupStart());
 	for (int k = 0; k < nranks; k++)
@@ -514,6 +236,13 @@ static void run_all(int nranks)
 	MUST(ncclGroupEnd());
 	for (int k = 0; k < nranks; k++)
 		give_back(&ranks[k]);
+}
+
+static void captured(struct rank *r, const ncclUniqueId *id)
+{
+	MUST(ncclCommInitRank(&r->comm, r->nranks, *id, r->rank));
+	run_graph(r);
+	MUST(ncclCommDestroy(r->comm));
 }
 
 /* ---- Many at once ---------------------------------------------------------------------------- */
@@ -695,8 +424,11 @@ static void refused(struct rank *r, const ncclUniqueId *id)
 	CHECK(ncclReduce(r->src, r->dst, 1, ncclInt32, ncclSum, 77, r->comm, NULL) ==
 	      ncclInvalidArgument);
 	CHECK(strstr(ncclGetLastError(r->comm), "root"));
-	CHECK(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarDevice, r->comm) ==
-	      ncclInvalidUsage);
+	MUST(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarDevice, r->comm));
+	CHECK(ncclAllReduce(r->src, r->dst, 1, ncclInt32, op, r->comm, r->stream[0]) ==
+	      ncclInvalidArgument); /* of another type */
+	MUST(ncclRedOpDestroy(op, r->comm));
+	CHECK(ncclRedOpDestroy(op, r->comm) == ncclInvalidArgument);
 	CHECK(ncclAllReduce(&version, &version, 1, ncclInt32, ncclSum, r->comm, r->stream[0]) ==
 	      ncclInvalidArgument);
 	CHECK(strstr(ncclGetLastError(r->comm), "ordinary memory"));
@@ -731,6 +463,8 @@ int main(int argc, char **argv)
 		return for_processes(nranks, run_blocking, -1);
 	if (strcmp(mode, "die") == 0)
 		return for_processes(nranks, die, 1);
+	if (strcmp(mode, "graph") == 0)
+		return for_processes(nranks, captured, -1);
 	if (strcmp(mode, "abort") == 0)
 		return for_processes(nranks, aborted, -1);
 	if (strcmp(mode, "many") == 0)

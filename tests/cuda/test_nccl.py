@@ -54,6 +54,12 @@ def communicators_that_do_not_block_do_the_same():
 
 
 @test
+def captures_are_replayed():
+    for nranks in (1, 2, 3):
+        client("graph", nranks)
+
+
+@test
 def a_killed_rank_is_named_by_the_others():
     for nranks in (2, 4):
         client("die", nranks)

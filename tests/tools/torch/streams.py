@@ -140,7 +140,7 @@ def _together(rank, n, place):
     target = torch.empty(sum(rows[r][rank] for r in range(n)), 2, device="cuda")
     dist.all_to_all_single(target, there(source), [rows[r][rank] for r in range(n)], rows[rank])
     assert torch.equal(here(target), torch.cat([torch.full((rows[r][rank], 2), 10. * r + rank) for r in range(n)]))
-    for factor in (0.5, torch.tensor(0.5))[:2 if BACKEND == "kolo" else 1]:  # libnccl takes those of the host
+    for factor in (0.5, there(torch.tensor(0.5))):
         x = full(5, rank + 1)
         dist.all_reduce(x, dist._make_nccl_premul_sum(factor))
         assert holds(x, n * (n + 1) / 4), x

@@ -82,7 +82,7 @@ $B/tests/nccl_group: $(call test_objects,nccl_group) $(FAKE_NCCL)
 	$Q$(CXX_HOST) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -L$B/tests/fake -l:libnccl.so.2 -l:libcuda.so.1 -Wl,--allow-shlib-undefined -lpthread
 
 # Ranks with streams.
-GPU_TESTS := $(addprefix $B/tests/test_,cuda cuda_registered cuda_alltoall cuda_messages)
+GPU_TESTS := $(addprefix $B/tests/test_,cuda cuda_faults cuda_registered cuda_alltoall cuda_messages)
 $(GPU_TESTS): $(call test_objects,gpu_ranks)
 
 # It tests what ringinfo decides and prints.
@@ -192,7 +192,7 @@ $B/tests/fuzz_boot: $(call test_objects,fuzz_boot) $(filter-out $B/comm/bootstra
 # ---- On a GPU: what these tests do on threads, without a test library; wants gcc, make, nvcc and a driver ---------------
 .PHONY: check-cuda
 ifeq ($(CUDA),yes)
-CHECK_CUDA := $(patsubst %,$B/check_cuda/%,test_cuda test_cuda_registered test_cuda_alltoall test_cuda_messages test_zero_gpu_kernels test_zero_cuda_device)
+CHECK_CUDA := $(patsubst %,$B/check_cuda/%,test_cuda test_cuda_faults test_cuda_registered test_cuda_alltoall test_cuda_messages test_zero_gpu_kernels test_zero_cuda_device)
 CHECK_CUDA_COMMON := $(patsubst %,$B/check_cuda/%.o,t trial real_gpu gpu_ranks)
 $(CHECK_CUDA:=.o) $(CHECK_CUDA_COMMON): $B/check_cuda/%.o: $$(wildcard tests/*/$$*.c) $B/flags
 	@mkdir -p $(@D)

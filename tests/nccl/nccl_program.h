@@ -1,6 +1,6 @@
 /* What the files of a program that was built for NCCL share (nccl_client.c, nccl_program.c). */
-#ifndef TESTS_CUDA_NCCL_PROGRAM_H
-#define TESTS_CUDA_NCCL_PROGRAM_H
+#ifndef TESTS_NCCL_NCCL_PROGRAM_H
+#define TESTS_NCCL_NCCL_PROGRAM_H
 
 #include "cuda/nccl/types.h"
 

@@ -1,5 +1,5 @@
 /* See nccl_program.h. */
-#include "tests/cuda/nccl_program.h"
+#include "tests/nccl/nccl_program.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  * block. graph: a capture of processes. die: rank 1 is killed; the others are told. abort: threads
  * abort while others are in operations. wrong: what is refused. Returns 1 after a result that is
  * not right, with a line that says so. */
-#include "tests/cuda/nccl_program.h"
+#include "tests/nccl/nccl_program.h"
 
 #include <pthread.h>
 #include <signal.h>

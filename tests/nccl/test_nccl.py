@@ -132,7 +132,7 @@ def types_and_functions_are_those_of_nvidias_header():
     with tempfile.TemporaryDirectory() as where:
         told = []
         for flags in ([], ["-DT_NVIDIA", "-DNCCL_OS_LINUX", "-Wno-deprecated-declarations", f"-I{include}", f"-I{cuda[0]}"]):
-            subprocess.run(["g++", "-std=c++17", "-I.", *flags, "tests/cuda/nccl_layout.cc", "-o", f"{where}/layout"], check=True)
+            subprocess.run(["g++", "-std=c++17", "-I.", *flags, "tests/nccl/nccl_layout.cc", "-o", f"{where}/layout"], check=True)
             told.append(subprocess.run([f"{where}/layout"], capture_output=True, text=True, check=True).stdout)
     assert told[0] == told[1] and told[0].count("\n") > 50, told
 

@@ -1,7 +1,7 @@
 /* libcudart.so.13 for torch on GPUs made of threads (fake_cuda.c), as far as tensors, streams,
  * events and graphs need it. It has no kernels: a launch fails with cudaErrorNotSupported, so
  * tensors come from the CPU and are looked at there. Compiled with NVIDIA's header
- * (test_torch_cuda.py).
+ * (tests/lib/torch_gpus.py).
  *
  * All other functions of NVIDIA's library are in T_ABSENT, a file of ABSENT(name): whoever calls
  * one ends the process. */

@@ -30,7 +30,8 @@ class Kernels(TorchDispatchMode):
         kwargs = kwargs or {}
         if FakeTensor in types:  # it has no elements
             return function(*args, **kwargs)
-        if set(types) - {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:  # of a class with a dispatch of its own, as DTensor: this is called again with what that makes of it
+        # Of a class with a dispatch of its own, as DTensor: this is called again with what that makes of it.
+        if set(types) - {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
             return NotImplemented
         name, device = function._schema.name.split("::")[1], kwargs.get("device")
         there = []

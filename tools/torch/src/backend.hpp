@@ -133,7 +133,8 @@ class Backend : public c10d::Backend
 	void perform(const Pending &pending);
 	Done record(c10d::OpType type, const char *op, Tensors inputs, Tensors outputs, Milliseconds timeout,
 		    const at::Device &device, const Job &job);
-	template <class Call> void inTurn(const char *op, Call call);
+	void inTurn(const char *op, const std::function<void()> &call);
+	bool hasJoined(); // the GPUs
 	void join(const at::Device &device, const char *op);
 	uint64_t next(); // operation's number
 	void limit(Milliseconds timeout);

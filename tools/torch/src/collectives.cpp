@@ -488,8 +488,8 @@ Done Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOp
 // On a GPU it comes when what the caller's stream has is done.
 Done Backend::barrier(const c10d::BarrierOptions &opts)
 {
-	if (streams_)
-		streams_->finish();
+	if (hasJoined())
+		inTurn("barrier", [this] { streams_->finish(); });
 	return run(OpType::BARRIER, "barrier", {}, {}, opts,
 		   [](Place &place) { return kolo_barrier(place.comm, nullptr); });
 }

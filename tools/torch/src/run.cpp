@@ -87,7 +87,7 @@ Done Backend::submit(c10d::OpType type, const char *op, Tensors inputs, Tensors 
 // ---- On the stream ------------------------------------------------------------------------------------------------
 
 // Calls it when nobody does an operation, and keeps others from it meanwhile.
-template <class Call> void Backend::inTurn(const char *op, Call call)
+void Backend::inTurn(const char *op, const std::function<void()> &call)
 {
 	std::unique_lock<std::mutex> lock(lock_);
 	changed_->wait(lock, [this] { return closing_ || (!running_ && pending_.empty()); });
@@ -107,18 +107,27 @@ template <class Call> void Backend::inTurn(const char *op, Call call)
 		std::rethrow_exception(exception);
 }
 
+bool Backend::hasJoined()
+{
+	std::lock_guard<std::mutex> lock(lock_);
+	return streams_ != nullptr;
+}
+
 uint64_t Backend::next()
 {
 	std::lock_guard<std::mutex> lock(lock_);
 	return ++number_;
 }
 
-// In turn.
+// In turn. Another thread may ask meanwhile whether it has joined.
 void Backend::join(const at::Device &device, const char *op)
 {
-	if (!streams_)
-		streams_ = std::make_unique<Streams>(ends_.comm, device,
-						     nameOf("joining the GPUs", getSequenceNumberForGroup()));
+	if (!streams_) {
+		auto streams = std::make_unique<Streams>(ends_.comm, device,
+							 nameOf("joining the GPUs", getSequenceNumberForGroup()));
+		std::lock_guard<std::mutex> lock(lock_);
+		streams_ = std::move(streams);
+	}
 	TORCH_CHECK_VALUE(streams_->device() == device, "kolo: ", op,
 			  ": a group has one GPU for each rank: this one has ", streams_->device(),
 			  ", and the tensor is on ", device);
@@ -282,6 +291,8 @@ void Backend::close(bool waits)
 	if (Py_IsInitialized() && PyGILState_Check())
 		released.emplace();
 	std::unique_lock<std::mutex> lock(lock_);
+	if (waits)
+		changed_->wait(lock, [this] { return !running_ && pending_.empty(); });
 	if (waits && streams_)
 		streams_->finish();
 	if (!waits)

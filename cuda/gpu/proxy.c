@@ -38,8 +38,8 @@ struct end {
 	bool begun, taken; /* the head was sent; the link takes the bytes where they are */
 	char *to;          /* where the bytes arrive */
 	size_t done;       /* bytes of it that went, or came */
-	int code;          /* what the link failed with, when, and why; 0: it works */
-	int64_t failed;
+	_Atomic int code;  /* what the link failed with; 0: it works. Whoever leaves reads it too */
+	int64_t failed;    /* when, and why */
 	char why[KO_TEXT];
 };
 
@@ -89,9 +89,9 @@ void ko_gpu_proxy_close(struct ko_gpu_ring *ring)
 static void note_failure(struct ko_gpu_comm *g, struct end *e, int code)
 {
 	ko_edge_fail(g->inner, e->link, e->peer, code);
-	e->code = code;
 	e->failed = ko_now_ms();
 	snprintf(e->why, sizeof(e->why), "%s", kolo_last_error());
+	e->code = code;
 }
 
 static bool is_overdue(const struct end *e, int waits_for)

@@ -316,21 +316,43 @@ ON_GPU int64_t take_digit(double *y, double rounder)
 	return (int64_t)(sum.bits - none.bits);
 }
 
+/* Calls fn(x) for each element of the lane, in order. Several are loaded before the first is used:
+ * a thread that waits for each of them reads half as fast. */
+template <typename T, typename Fn>
+ON_GPU void each_of_lane(const void *from, const struct place &at, const Fn &fn)
+{
+	enum { AHEAD = 16 };
+	const T *x = (const T *)from;
+	size_t i = at.first + at.lane;
+
+	for (; i + (AHEAD - 1) * LANES < at.end; i += AHEAD * LANES) {
+		T loaded[AHEAD];
+
+#pragma unroll
+		for (int k = 0; k < AHEAD; k++)
+			loaded[k] = x[i + k * LANES];
+#pragma unroll
+		for (int k = 0; k < AHEAD; k++)
+			fn(loaded[k]);
+	}
+	for (; i < at.end; i += LANES)
+		fn(x[i]);
+}
+
 /* Each lane takes the digits of its squares, at the level of the largest. */
 template <typename From>
 ON_GPU void digits_of_lane(const struct kolo_zero_work &w, const struct place &at,
 			   struct zero_squares *out)
 {
-	const typename From::stored *from = (const typename From::stored *)w.from;
+	typedef typename From::stored stored;
 	double rounders[ZERO_LEVELS];
 	uint32_t most = 0;
 
-#pragma unroll 16
-	for (size_t i = at.first + at.lane; i < at.end; i += LANES) {
-		uint32_t bits = ko_bits_of_float(From::widen(from[i])) & 0x7fffffff;
+	each_of_lane<stored>(w.from, at, [&](stored x) {
+		uint32_t bits = ko_bits_of_float(From::widen(x)) & 0x7fffffff;
 
 		most = bits > most ? bits : most;
-	}
+	});
 	out->level = zero_level_of(most, ko_float_of_bits(most));
 	for (int l = 0; l < ZERO_LEVELS; l++)
 		out->digits[l] = 0;
@@ -338,13 +360,12 @@ ON_GPU void digits_of_lane(const struct kolo_zero_work &w, const struct place &a
 		return;
 	for (int l = 0; l < ZERO_LEVELS; l++)
 		rounders[l] = zero_rounder(out->level - l);
-#pragma unroll 4
-	for (size_t i = at.first + at.lane; i < at.end; i += LANES) {
-		double x = From::widen(from[i]), y = x * x;
+	each_of_lane<stored>(w.from, at, [&](stored element) {
+		double x = From::widen(element), y = x * x;
 
 		for (int l = 0; l < ZERO_LEVELS; l++)
 			out->digits[l] += take_digit(&y, rounders[l]);
-	}
+	});
 }
 
 template <typename From> ON_GPU void digits(const struct kolo_zero_work &w)
@@ -368,41 +389,61 @@ template <typename From> ON_GPU void digits(const struct kolo_zero_work &w)
 template <typename From> ON_GPU void squares(const struct kolo_zero_work &w)
 {
 	__shared__ double sums[THREADS];
-	const typename From::stored *from = (const typename From::stored *)w.from;
+	typedef typename From::stored stored;
 	struct place at = place_of(w);
 	double sum = 0;
 
-#pragma unroll 16
-	for (size_t i = at.first + at.lane; i < at.end; i += LANES) {
-		double x = From::widen(from[i]);
+	each_of_lane<stored>(w.from, at, [&](stored element) {
+		double x = From::widen(element);
 
 		sum += x * x;
-	}
+	});
 	sum = together(sums, sum);
 	if (at.lane == LANES - 1 && at.first < w.n)
 		w.sums[at.block] = sum;
 }
 
+/* N elements of a lane from element i on: new moments, and what they add to the sums of squares of
+ * masters and updates. */
+template <int N, typename From>
+ON_GPU void lamb_some(const struct kolo_zero_work &w, size_t i, double *p2, double *u2)
+{
+	const typename From::stored *from = (const typename From::stored *)w.from;
+	typename From::stored x[N];
+	float p[N], m[N], v[N];
+
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		x[k] = from[i + k * LANES];
+		p[k] = w.master[i + k * LANES];
+		m[k] = w.moment[0][i + k * LANES];
+		v[k] = w.moment[1][i + k * LANES];
+	}
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		float u;
+
+		zero_adam_moments(&m[k], &v[k], From::widen(x[k]) * w.factor, &w.scalars);
+		w.moment[0][i + k * LANES] = m[k];
+		w.moment[1][i + k * LANES] = v[k];
+		u = zero_lamb_step(p[k], m[k], v[k], &w.scalars);
+		*p2 += (double)p[k] * (double)p[k];
+		*u2 += (double)u * (double)u;
+	}
+}
+
 template <typename From> ON_GPU void lamb_moments(const struct kolo_zero_work &w)
 {
+	enum { AHEAD = 8 };
 	__shared__ double masters[THREADS], updates[THREADS];
-	const typename From::stored *__restrict__ from = (const typename From::stored *)w.from;
-	const float *__restrict__ master = w.master;
-	float *__restrict__ moment = w.moment[0], *__restrict__ second = w.moment[1];
 	struct place at = place_of(w);
+	size_t i = at.first + at.lane;
 	double p2 = 0, u2 = 0;
 
-#pragma unroll 4
-	for (size_t i = at.first + at.lane; i < at.end; i += LANES) {
-		float p = master[i], m = moment[i], v = second[i], u;
-
-		zero_adam_moments(&m, &v, From::widen(from[i]) * w.factor, &w.scalars);
-		moment[i] = m;
-		second[i] = v;
-		u = zero_lamb_step(p, m, v, &w.scalars);
-		p2 += (double)p * (double)p;
-		u2 += (double)u * (double)u;
-	}
+	for (; i + (AHEAD - 1) * LANES < at.end; i += AHEAD * LANES)
+		lamb_some<AHEAD, From>(w, i, &p2, &u2);
+	for (; i < at.end; i += LANES)
+		lamb_some<1, From>(w, i, &p2, &u2);
 	p2 = together(masters, p2);
 	u2 = together(updates, u2);
 	if (at.lane == LANES - 1 && at.first < w.n) {

@@ -295,8 +295,8 @@ $B/perf/zero/zero_adam.o: ALL_CFLAGS += -O3
 
 # The assumptions about a GPU, on one: libcuda itself is the driver's, and its stub enough to link.
 ifeq ($(CUDA),yes)
-$B/perf/cuda/stream_words.o $B/perf/cuda/zero_cuda.o: ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
-$B/perf/stream_words: $B/perf/cuda/stream_words.o $(CUDA_OBJECTS)
+$(patsubst %,$B/perf/cuda/%.o,stream_words gpu_moves zero_cuda): ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
+$B/perf/stream_words $B/perf/gpu_moves: $B/perf/%: $B/perf/cuda/%.o $(CUDA_OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda -lpthread -ldl
 # Finds libkolo_cuda.so beside itself.
@@ -307,7 +307,7 @@ $B/perf/zero_cuda: $B/perf/cuda/zero_cuda.o $(OBJECTS) | $(CUDA_LIB)
 endif
 
 .PHONY: perf perf-programs
-perf-programs: all $(PERF_PROGRAMS:%=$B/perf/%) $(if $(filter yes,$(CUDA)),$B/perf/stream_words $B/perf/zero_cuda)
+perf-programs: all $(PERF_PROGRAMS:%=$B/perf/%) $(if $(filter yes,$(CUDA)),$(patsubst %,$B/perf/%,stream_words gpu_moves zero_cuda))
 perf: perf-programs
 	$B/perf/reductions
 	$B/perf/links

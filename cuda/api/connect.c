@@ -116,6 +116,17 @@ static int make_slots(struct ko_gpu_comm *g, struct ko_gpu_ring *ring, const str
 		       : rc;
 }
 
+/* The word in which kernels note that the communicator has failed. */
+static int make_note(struct ko_gpu_comm *g)
+{
+	const uint32_t none = 0;
+	int rc = g->driver->alloc(g->gpu, sizeof(none), &g->noted);
+
+	if (rc == 0)
+		rc = g->driver->put(g->gpu, g->noted.at, &none, sizeof(none));
+	return rc < 0 ? ko_gpu_error(g, rc, "memory for a word") : 0;
+}
+
 /* This rank's slots, flags and events. */
 static int make_own(struct ko_gpu_comm *g, const struct says *all)
 {
@@ -132,6 +143,8 @@ static int make_own(struct ko_gpu_comm *g, const struct says *all)
 			return rc;
 	if (g->comm->rails && (rc = d->alloc(g->gpu, g->arena, &g->sums)) < 0)
 		return ko_gpu_error(g, rc, "memory for sums (KOLO_CUDA_MEMORY)");
+	if ((rc = make_note(g)) < 0)
+		return rc;
 	if ((rc = d->pin(g->gpu, window->memory, window->part_len * (size_t)g->local->nranks,
 			 &at)) < 0)
 		return ko_gpu_error(g, rc, "registering host memory");
@@ -534,6 +547,7 @@ static void free_memory(struct ko_gpu_comm *g)
 	for (int k = 0; k < KO_GPU_RINGS; k++)
 		free_ring(g, &g->rings[k]);
 	d->release(g->gpu, &g->sums);
+	d->release(g->gpu, &g->noted);
 	ko_gpu_marks_let_go(g);
 	for (int k = 0; k < 2 * KO_GPU_STREAMS; k++)
 		if (g->pace[k / 2].event[k % 2])

@@ -25,8 +25,11 @@ struct ko_gpu_job {
 	bool scales, divides;
 	int nins, nouts; /* at least 1 */
 	union ko_scalar s;
-	/* A flag: the kernel does nothing if it is not 0 when the kernel begins. NULL: no flag. */
+	/* A flag in host memory: the kernel does nothing if it is not 0 when the kernel begins.
+	 * NULL: no flag. Blocks would read it one after the other, so large kernels look at `noted`
+	 * instead: a word in the GPU's memory that is 0, and 1 after a kernel has seen the flag. */
 	const uint32_t *unless;
+	uint32_t *noted;
 	const void *ins[KO_LAUNCHER_PLACES];
 	void *outs[KO_LAUNCHER_PLACES];
 };

@@ -275,6 +275,7 @@ struct ko_gpu_comm {
 	/* This rank's own flags of the end IN, as the host and as this GPU see them. */
 	struct ko_gpu_flags *own;
 	char *gpu_own;
+	struct ko_gpu_memory noted;    /* a word: own->failed as a kernel has seen it */
 	struct ko_gpu_marks **marks;   /* by rank, its own too; NULL: another process */
 	struct ko_gpu_window *windows; /* nwindows registrations */
 	int nwindows;
@@ -359,10 +360,12 @@ static inline size_t ko_gpu_lane_flag_at(int bank, int slot)
 /* Where a rank of this host posts the places of operation `seq`. */
 struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq);
 
-/* The flag that is set after the communicator has failed, as the GPU sees it. */
-static inline const uint32_t *ko_gpu_failed_flag(const struct ko_gpu_comm *g)
+/* A kernel that does nothing after the communicator has failed. */
+static inline struct ko_gpu_job ko_gpu_guarded(const struct ko_gpu_comm *g)
 {
-	return (const uint32_t *)(const void *)(g->gpu_own + offsetof(struct ko_gpu_flags, failed));
+	const void *failed = g->own ? g->gpu_own + offsetof(struct ko_gpu_flags, failed) : NULL;
+
+	return (struct ko_gpu_job){ .unless = failed, .noted = g->noted.at };
 }
 
 /* May memory that other ranks have mapped be freed? Threads of this process may still work on it

@@ -10,7 +10,9 @@
 
 enum {
 	KO_AGAIN = 1, /* KO_EAGAIN of comm/base/error.h */
-	MAX_DEPTH = 8
+	MAX_DEPTH = 8,
+	READERS =
+		2 /* blocks that read a flag in host memory themselves: 1 us each, in turn (D20) */
 };
 
 /* ---- GPUs ------------------------------------------------------------------------------------ */
@@ -115,7 +117,9 @@ static int ways_of(enum kolo_type type)
 static int try_kernels(const struct ko_gpu *gpu)
 {
 	CUstream stream = gpu->copies;
-	int rc = 0;
+	const void *nothing = NULL;
+	void *params[] = { &nothing, &nothing };
+	int rc = CU(cuLaunchKernel, gpu->note, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 
 	for (int t = 0; rc == 0 && t < KO_NTYPES; t++) {
 		rc = try_kernel(gpu->copy[t], stream);
@@ -147,6 +151,8 @@ static int load_kernels(struct ko_gpu *gpu)
 	};
 	int rc = ko_cuda_load_module(&gpu->module, ko_gpu_kernels);
 
+	if (rc == 0)
+		rc = CU(cuModuleGetFunction, &gpu->note, gpu->module, "ko_note");
 	for (int t = 0; rc == 0 && t < KO_NTYPES; t++) {
 		rc = find_kernel(gpu, &gpu->copy[t], "copy", (enum kolo_type)t);
 		if (rc == 0)
@@ -363,6 +369,16 @@ static CUfunction kernel_of(const struct ko_gpu *gpu, const struct ko_gpu_job *j
 	return ko_is_logical(job->how) ? gpu->truth[job->type] : gpu->scale[job->type];
 }
 
+/* Notes the job's flag for all blocks, which read the note then. */
+static int note(struct ko_gpu *gpu, CUstream stream, struct ko_gpu_job *job)
+{
+	void *params[] = { (void *)&job->unless, (void *)&job->noted };
+	int rc = CU(cuLaunchKernel, gpu->note, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+
+	job->unless = job->noted;
+	return rc;
+}
+
 static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *wanted)
 {
 	struct ko_gpu_job job = *wanted; /* the driver wants it writable */
@@ -370,9 +386,11 @@ static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *wa
 	void *params[] = { &job };
 	size_t blocks = (job.n + KO_CUDA_THREADS - 1) / KO_CUDA_THREADS,
 	       most = (size_t)gpu->processors * 8;
+	int rc = job.unless && blocks > READERS ? note(gpu, stream, &job) : 0;
 
-	return CU(cuLaunchKernel, kernel, (unsigned)(blocks < most ? blocks : most), 1, 1,
-		  KO_CUDA_THREADS, 1, 1, 0, stream, params, NULL);
+	return rc < 0 ? rc
+		      : CU(cuLaunchKernel, kernel, (unsigned)(blocks < most ? blocks : most), 1, 1,
+			   KO_CUDA_THREADS, 1, 1, 0, stream, params, NULL);
 }
 
 static int clear(struct ko_gpu *gpu, void *stream, void *memory, size_t len)

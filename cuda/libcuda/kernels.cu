@@ -83,13 +83,25 @@ static __device__ __forceinline__ void load(T *x, const void *from, size_t first
 		*(uint4 *)x = *(const uint4 *)((const T *)from + first);
 }
 
+/* The compiler makes a store of each element otherwise, and to another GPU's memory each goes alone. */
+static __device__ __forceinline__ void store_vector(void *to, const uint4 &x)
+{
+#ifdef __CUDA_ARCH__
+	asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(x.x),
+		     "r"(x.y), "r"(x.z), "r"(x.w)
+		     : "memory");
+#else
+	*(uint4 *)to = x;
+#endif
+}
+
 template <typename T, size_t N>
 static __device__ __forceinline__ void store(void *to, size_t first, const T *x)
 {
 	if (N == 1)
 		store_one<T>((T *)to + first, x);
 	else
-		*(uint4 *)((T *)to + first) = *(const uint4 *)x;
+		store_vector((T *)to + first, *(const uint4 *)x);
 }
 
 /* ---- One kernel for each type and way -------------------------------------------------------- */
@@ -156,7 +168,14 @@ template <typename T> static __device__ __forceinline__ size_t head_of(const str
 	return alike && head < j.n ? head : j.n;
 }
 
-/* Reads a flag in host memory: one thread of a block reads it for all. */
+/* Notes a flag in host memory, for all blocks of the next kernel. */
+extern "C" __global__ void ko_note(const uint32_t *flag, uint32_t *noted)
+{
+	if (flag && *(const volatile uint32_t *)flag)
+		*noted = 1;
+}
+
+/* Reads a flag: one thread of a block reads it for all. */
 static __device__ __forceinline__ bool is_set(const uint32_t *flag)
 {
 	__shared__ uint32_t value;

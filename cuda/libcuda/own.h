@@ -81,7 +81,7 @@ struct ko_gpu {
 	CUmodule module;
 	/* truth, and combine from KO_BAND on: of integer types */
 	CUfunction copy[KO_NTYPES], scale[KO_NTYPES], truth[KO_NTYPES],
-		combine[KO_NTYPES][KO_NCOMBINES];
+		combine[KO_NTYPES][KO_NCOMBINES], note;
 	struct ko_cuda_zero zero;
 	struct ko_gpu_info info;
 	int processors;

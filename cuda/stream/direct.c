@@ -195,7 +195,7 @@ static int do_part(struct ko_tape *t, const struct ko_call *call,
 	const struct ko_plan *p = &t->run.plan;
 	int me = call->comm->rank;
 	struct ko_piece own = ko_plan_block(p, ko_coll_has_root((int)call->coll) ? 0 : me);
-	struct ko_gpu_job job = { .unless = ko_gpu_failed_flag(t->g) };
+	struct ko_gpu_job job = ko_gpu_guarded(t->g);
 
 	if (ko_coll_has_root((int)call->coll) && me != call->root)
 		return 0;

@@ -146,17 +146,15 @@ int ko_tape_compute(struct ko_tape *t, struct ko_gpu_job job, size_t n)
 
 int ko_tape_copy(struct ko_tape *t, enum kolo_type type, void *to, const void *from, size_t n)
 {
-	const struct ko_gpu_job job = { .n = n,
-					.type = type,
-					.unless = t->g->own ? ko_gpu_failed_flag(t->g) : NULL,
-					.nins = 1,
-					.ins = { from },
-					.nouts = 1,
-					.outs = { to } };
+	struct ko_gpu_job job = ko_gpu_guarded(t->g);
 	int rc;
 
 	if (n == 0 || to == from)
 		return 0;
+	job.n = n;
+	job.type = type;
+	job.ins[job.nins++] = from;
+	job.outs[job.nouts++] = to;
 	rc = t->g->driver->compute(t->g->gpu, t->stream, &job);
 	return rc < 0 ? ko_gpu_error(t->g, rc, "launching a kernel") : 0;
 }

@@ -25,6 +25,11 @@ static kernel_fn *const kernels[][TRUTH + 1] = {
 	FLOAT(bf16), FLOAT(f32),  FLOAT(f64),   FLOAT(f8e4m3), FLOAT(f8e5m2), INTEGER(i16), INTEGER(u16),
 };
 
+extern "C" void t_note(const uint32_t *flag, uint32_t *noted)
+{
+	ko_note(flag, noted);
+}
+
 /* Launches the job's kernel. */
 extern "C" void t_launch(const struct ko_gpu_job *j)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 void t_launch(const struct ko_gpu_job *j);
+void t_note(const uint32_t *flag, uint32_t *noted);
 
 /* Places begin up to 15 elements later. */
 enum { MOST = 1200, ROOM = MOST * 8 + 128, GUARD_BYTE = 0xa5, PLACES = KO_LAUNCHER_PLACES };
@@ -176,10 +177,28 @@ static void a_flag_that_is_set_stops_it(void **state)
 	check_place(out[0], 0, 4 * j.n);
 }
 
+/* Once a kernel has seen the flag, its note stays. */
+static void a_flag_is_noted_for_good(void **state)
+{
+	uint32_t flag = 0, noted = 0;
+
+	(void)state;
+	t_note(NULL, NULL); /* it is tried so */
+	t_note(&flag, &noted);
+	CHECK(noted == 0);
+	flag = 1;
+	t_note(&flag, &noted);
+	CHECK(noted == 1);
+	flag = 0;
+	t_note(&flag, &noted);
+	CHECK(noted == 1);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_type_op_and_alignment_is_as_on_the_host),
 	cmocka_unit_test(in_place_is_as_out_of_place),
 	cmocka_unit_test(a_flag_that_is_set_stops_it),
+	cmocka_unit_test(a_flag_is_noted_for_good),
 };
 
 T_MAIN(tests)

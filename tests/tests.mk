@@ -204,7 +204,7 @@ $(CHECK_CUDA): %: %.o $(CHECK_CUDA_COMMON) $B/tools/common/values.o $(OBJECTS)
 check-cuda: lib $(CHECK_CUDA)
 	@[ -e /dev/nvidiactl ] || { echo "make check-cuda: skipped: no GPU here (/dev/nvidiactl)"; exit 0; }; \
 		export CUDA_DEVICE_MAX_CONNECTIONS=32; \
-		ln -sf ../libkolo_cuda.so.$(SOVERSION) $B/check_cuda/ && for t in $(CHECK_CUDA); do $$t || exit 1; done
+		ln -sf ../libkolo_cuda.so.$(SOVERSION) $B/check_cuda/ && for t in $(CHECK_CUDA); do $$t || bad=1; done; exit $${bad:-0}
 -include $(CHECK_CUDA:=.d) $(CHECK_CUDA_COMMON:.o=.d)
 else
 check-cuda:

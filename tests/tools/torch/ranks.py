@@ -75,14 +75,19 @@ def here(x):
     return x.cpu()
 
 
+def gpu(rank):
+    """Of one of the ranks; they share GPUs where there are too few."""
+    return torch.device("cuda", rank % torch.cuda.device_count())
+
+
 def join(backend, rank, n, place, kernels=False, **kwargs):
     """kernels: a GPU made of threads gets them."""
     global DEVICE
     if backend == "gloo":
         DEVICE = "cpu"
     if DEVICE != "cpu":
-        torch.cuda.set_device(rank)
-        if kernels:
+        torch.cuda.set_device(gpu(rank))
+        if kernels and torch.cuda.get_device_name().startswith("threads"):
             from kernels import Kernels
 
             Kernels().__enter__()

@@ -7,7 +7,7 @@ import signal
 import time
 from datetime import timedelta
 
-from ranks import BACKEND, dist, here, join, main, run, there, torch
+from ranks import BACKEND, dist, gpu, here, join, main, run, there, torch
 
 CASES = []
 BIG = 1 << 20
@@ -121,11 +121,11 @@ def messages():
 
 
 def _together(rank, n, place):
-    join(BACKEND, rank, n, place, device_id=torch.device("cuda", rank))
+    join(BACKEND, rank, n, place, device_id=gpu(rank))
     xs = [full(k, rank) for k in (3, 0, 1000)]
     dist.all_reduce_coalesced(xs)
     assert all(holds(x, n * (n - 1) / 2) for x in xs)
-    with dist._coalescing_manager(device=torch.device("cuda", rank), async_ops=True) as manager:
+    with dist._coalescing_manager(device=gpu(rank), async_ops=True) as manager:
         for x in xs:
             dist.all_reduce(x)
     manager.wait()

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 out=${1:-build/perf}
 [ -e /dev/nvidiactl ] || { echo "perf/cuda.sh: skipped: no GPU here (/dev/nvidiactl)"; exit 0; }
 make -s lib build/ringbench build/ringrun build/check_cuda/test_cuda build/check_cuda/test_cuda_registered build/check_cuda/test_zero_gpu_kernels \
-	build/perf/stream_words build/perf/zero_cuda || exit 1
+	build/perf/stream_words build/perf/gpu_moves build/perf/zero_cuda || exit 1
 ln -sf ../libkolo_cuda.so.0 build/check_cuda/
 export CUDA_DEVICE_MAX_CONNECTIONS=32 # hardware queues: streams that wait hold up others in theirs
 mkdir -p "$out"
@@ -46,6 +46,10 @@ nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv,nohea
 say ""
 say "# what cuda/README.md assumes"
 within 120 build/perf/stream_words | tee /dev/fd/3
+
+say ""
+say "# what an operation on streams is made of"
+within 30 build/perf/gpu_moves "$json" | tee /dev/fd/3
 
 say ""
 say "# work of a training step"

@@ -137,17 +137,30 @@ def types_and_functions_are_those_of_nvidias_header():
     assert told[0] == told[1] and told[0].count("\n") > 50, told
 
 
+def finds_this_one(program):
+    """Does a Python that runs it with kolo-nccl have our library, and no other?"""
+    text = program + """
+import ctypes, os
+version = ctypes.c_int()
+assert ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(version)) == 0 and version.value == 22809, version
+lines = [line.split()[-1] for line in open("/proc/self/maps") if "libnccl" in line]
+print(*{os.path.realpath(line) for line in lines})"""
+    done = subprocess.run([f"{NCCL}/kolo-nccl", PYTHON, "-c", text], env={**os.environ, "LD_BIND_NOW": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == f"{NCCL}/libnccl.so.2\n", done
+
+
 @test
 def torch_finds_this_one_and_no_other():
     wheels("nccl/lib/libnccl.so.2")
-    text = """if True:
-        import ctypes, os, torch
-        version = ctypes.c_int()
-        assert ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(version)) == 0 and version.value == 22809, version
-        lines = [line.split()[-1] for line in open("/proc/self/maps") if "libnccl" in line]
-        print(*{os.path.realpath(line) for line in lines})"""
-    done = subprocess.run([f"{NCCL}/kolo-nccl", PYTHON, "-c", text], env={**os.environ, "LD_BIND_NOW": "1"}, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout == f"{NCCL}/libnccl.so.2\n", done
+    finds_this_one("import torch")
+
+
+@test
+def cupy_does_too():
+    wheels("nccl/lib/libnccl.so.2")
+    if subprocess.run([PYTHON, "-c", "import cupy"], capture_output=True).returncode:
+        raise Skip(f"{PYTHON} has no CuPy")
+    finds_this_one("from cupy.cuda import nccl; assert nccl.get_version() == 22809")
 
 
 @test

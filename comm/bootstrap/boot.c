@@ -24,6 +24,7 @@ struct server {
 	int pidfd;
 	int64_t deadline;
 	const struct ko_meeting *m;
+	const struct ko_progress *progress;
 };
 
 /* The server's name, for error texts. */
@@ -52,7 +53,7 @@ static int read_all(const struct server *s, void *to, size_t len)
 		if (ko_now_ms() > s->deadline)
 			return ko_fail(KOLO_ETIMEDOUT, "%s does not answer at %s; is it stopped?",
 				       server_name(s->m), s->m->what);
-		if (poll(polls, 2, 100) <= 0)
+		if (ko_progress_poll(s->progress, polls, 2, 100) <= 0)
 			continue;
 		if (polls[0].revents)
 			got = recv(s->fd, (char *)to + at, len - at, 0);
@@ -133,9 +134,10 @@ static int tell_address(const struct server *s, ko_boot_reached_fn *reached, voi
 }
 
 int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_ms,
-		 ko_boot_reached_fn *reached, void *arg, struct ko_entry *table)
+		 const struct ko_progress *progress, ko_boot_reached_fn *reached, void *arg,
+		 struct ko_entry *table)
 {
-	struct server s = { .fd = -1, .pidfd = -1, .deadline = INT64_MAX, .m = m };
+	struct server s = { -1, -1, INT64_MAX, m, progress };
 	int rc, listener;
 
 	if (m->by_rank_0 && mine->rank == 0 &&
@@ -145,7 +147,7 @@ int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_
 		s.deadline = ko_now_ms() + timeout_ms;
 	rc = open_maker(m, &s.pidfd);
 	if (rc == 0)
-		rc = ko_boot_dial(m, mine->rank, s.pidfd, s.deadline, &s.fd);
+		rc = ko_boot_dial(m, mine->rank, s.pidfd, s.deadline, progress, &s.fd);
 	/* the server ends a wait that is too long and names the missing ranks; this deadline is
 	 * later */
 	if (timeout_ms)

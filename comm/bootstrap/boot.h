@@ -9,6 +9,7 @@
 #include "comm/bootstrap/entry.h"
 #include "comm/plan/ring.h"
 #include "comm/plan/shape.h"
+#include "comm/sys/progress.h"
 
 /* Reads the meeting point from an id. Errors: KOLO_EINVAL: it is no id. */
 int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out);
@@ -19,7 +20,8 @@ typedef int ko_boot_reached_fn(void *arg, const union ko_net *here, struct ko_en
 
 /* Joins the meeting point, and fills table[0..nranks) in the order of ranks. If this rank serves
  * the point, it starts that first. Calls `reached` with `arg` if the point is a TCP one. Blocks
- * until all ranks have joined, or for timeout_ms milliseconds (0: without limit).
+ * until all ranks have joined, or for timeout_ms milliseconds (0: without limit), and calls
+ * `progress` meanwhile.
  *
  * Errors:
  *   KOLO_EINVAL      ranks contradict each other
@@ -29,7 +31,8 @@ typedef int ko_boot_reached_fn(void *arg, const union ko_net *here, struct ko_en
  *   KOLO_ENOTSUP     a rank uses another version of Kolo
  *   KOLO_ESYS */
 int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_ms,
-		 ko_boot_reached_fn *reached, void *arg, struct ko_entry *table);
+		 const struct ko_progress *progress, ko_boot_reached_fn *reached, void *arg,
+		 struct ko_entry *table);
 
 /* Makes the ring of the table's ranks, from the hosts where they run. The caller frees it with
  * ko_ring_free. Takes time n log n. Errors: KOLO_ENOMEM. */

@@ -38,6 +38,7 @@ struct search {
 	struct candidate *candidates;
 	struct pollfd *polls; /* n + 1: the last one is for the process that made the id */
 	int n;
+	const struct ko_progress *progress;
 };
 
 static void hang_up(struct candidate *c, int err)
@@ -167,7 +168,7 @@ static int try_all(const struct search *s, int maker, int *out)
 		s->polls[i].events = c->connected ? POLLIN : POLLOUT;
 	}
 	s->polls[s->n] = (struct pollfd){ .fd = maker, .events = POLLIN };
-	if (poll(s->polls, (nfds_t)s->n + 1, AGAIN_MS) <= 0)
+	if (ko_progress_poll(s->progress, s->polls, (nfds_t)s->n + 1, AGAIN_MS) <= 0)
 		return 0;
 	for (int i = 0; i < s->n; i++) {
 		struct candidate *c = &s->candidates[i];
@@ -247,9 +248,10 @@ static int check_id(const struct search *s)
 		s->m->what, strerror(c->err));
 }
 
-int ko_boot_dial(const struct ko_meeting *m, int rank, int maker, int64_t deadline, int *out)
+int ko_boot_dial(const struct ko_meeting *m, int rank, int maker, int64_t deadline,
+		 const struct ko_progress *progress, int *out)
 {
-	struct search s = { .m = m };
+	struct search s = { .m = m, .progress = progress };
 	int rc = list_candidates(&s);
 
 	while (rc == 0) {

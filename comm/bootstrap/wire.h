@@ -5,6 +5,7 @@
 
 #include "comm/base/error.h"
 #include "comm/bootstrap/entry.h"
+#include "comm/sys/progress.h"
 
 #include <stdbool.h>
 
@@ -65,10 +66,11 @@ unsigned ko_boot_address(const struct ko_meeting *m, struct sockaddr_un *out);
 
 /* Connects to the server of `m`, and checks its greeting. Waits until `deadline` (ko_now_ms()) for
  * rank 0 to serve it. `rank` is this rank, for error texts. `maker` is the pidfd of the process
- * that made the id, or -1.
+ * that made the id, or -1. Calls `progress` meanwhile.
  *
  * Errors: KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_EPEER, KOLO_EINVAL, KOLO_ESYS. */
-int ko_boot_dial(const struct ko_meeting *m, int rank, int maker, int64_t deadline, int *out);
+int ko_boot_dial(const struct ko_meeting *m, int rank, int maker, int64_t deadline,
+		 const struct ko_progress *progress, int *out);
 
 /* Opens the listening, non-blocking socket of rank 0's meeting point. Errors: KOLO_EUNREACH if the
  * name or all ports are taken, or it is no address of this host; KOLO_EINVAL; KOLO_ESYS. */

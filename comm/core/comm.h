@@ -15,6 +15,7 @@
 #include "comm/plan/sums.h"
 #include "comm/reduce/reduce.h"
 #include "comm/sys/order.h"
+#include "comm/sys/progress.h"
 #include "comm/transport/link.h"
 
 struct ko_board;
@@ -81,11 +82,12 @@ struct kolo_comm {
 	int npremuls;
 
 	/* Waiting */
-	_Atomic int timeout_ms; /* without progress; 0: never. Any thread may set it */
-	int spins;              /* tries before a wait gives the core away (ko_wait_spins) */
-	int most_spins;         /* 0: this host has fewer processors than ranks */
-	int64_t yield_ns;       /* how long the core was given away the last time */
-	int64_t looked_ms;      /* ko_now_ms() of the last look at the lifelines, if spread */
+	_Atomic int timeout_ms;      /* without progress; 0: never. Any thread may set it */
+	int spins;                   /* tries before a wait gives the core away (ko_wait_spins) */
+	int most_spins;              /* 0: this host has fewer processors than ranks */
+	int64_t yield_ns;            /* how long the core was given away the last time */
+	int64_t looked_ms;           /* ko_now_ms() of the last look at the lifelines, if spread */
+	struct ko_progress progress; /* of another library */
 	/* What every wait does now and then, without blocking; NULL: nothing. An error ends the
 	 * wait */
 	int (*while_waiting)(struct kolo_comm *c);

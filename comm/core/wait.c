@@ -16,6 +16,7 @@ enum {
 	MAX_SLEEP_US = 1000,    /* if no bell may end it */
 	BELL_SLEEP_US = 8000,   /* if one does; a rank that rings just before is missed */
 	FAR_SLEEP_US = 250,     /* at least, if what ends the wait may come from another host */
+	PROGRESS_US = 100,      /* at most, if another library on the thread is to go on */
 	LONG_YIELD_NS = 200000, /* of a core that many others use */
 	LOOK_MS = 10,           /* between looks at the lifelines, a system call each */
 	SAY_MS = 100,           /* of waiting before other hosts learn that this rank waits */
@@ -449,6 +450,8 @@ static void give_core_away(const struct ko_wait_state *w, int64_t waited_ms)
 	struct kolo_comm *c = w->comm;
 	int64_t us = waited_ms * 1000 / 16, most = hears_bell(w) ? BELL_SLEEP_US : MAX_SLEEP_US;
 
+	if (ko_progress_has(&c->progress))
+		most = PROGRESS_US;
 	if (us < 1 || (us < FAR_SLEEP_US && c->spread && c->yield_ns < LONG_YIELD_NS))
 		yield(c);
 	else
@@ -470,6 +473,7 @@ static int look_around(struct ko_wait_state *w)
 	w->last = now;
 	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
 	give_core_away(w, now - w->since);
+	ko_progress_make(&c->progress);
 	/* A rank that is still making the communicator goes on. The cause first: what is asked
 	 * before it may change until then. */
 	if ((rc = ko_roster_cause(c->roster)) < 0 &&

@@ -306,6 +306,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	struct kolo_comm_attr wish = { 0 };
 	struct ko_entry mine = { 0 };
 	struct kolo_comm *c = NULL;
+	struct ko_progress progress;
 	struct ko_meeting meeting;
 	struct ko_log log;
 	const char *net;
@@ -317,6 +318,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	*out = NULL;
 	if (attr)
 		wish = *attr;
+	progress = (struct ko_progress){ wish.progress, wish.progress_arg };
 	if ((rc = ko_log_check()) < 0 || (rc = ko_trace_check()) < 0 ||
 	    (rc = choose_log(&wish, &log)) < 0 || (rc = choose_meeting(&wish, &log, &meeting)) < 0)
 		return rc;
@@ -330,9 +332,10 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	    (rc = choose_group(&wish, mine.order, &mine.group)) < 0 ||
 	    (rc = ko_transport_of_net(&net)) < 0 ||
 	    (rc = check_name("transport", net, mine.net)) < 0 ||
-	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
+	    (rc = ko_comm_start(timeout_ms, &log, progress, NULL, &mine, &c)) < 0)
 		return rc;
-	rc = ko_boot_join(&meeting, &mine, timeout_ms, listen_for_hosts, c->lifelines, c->table);
+	rc = ko_boot_join(&meeting, &mine, timeout_ms, &c->progress, listen_for_hosts, c->lifelines,
+			  c->table);
 	/* The deadline counts from here: the last rank had the whole timeout to come. */
 	deadline = timeout_ms ? ko_now_ms() + timeout_ms : INT64_MAX;
 	if (rc == 0)

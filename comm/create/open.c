@@ -66,8 +66,8 @@ static struct kolo_comm *allocate(int nranks)
 	return c;
 }
 
-int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
-		  struct ko_entry *mine, struct kolo_comm **out)
+int ko_comm_start(int timeout_ms, const struct ko_log *log, struct ko_progress progress,
+		  const struct ko_roster *parent, struct ko_entry *mine, struct kolo_comm **out)
 {
 	struct kolo_comm *c = allocate(mine->nranks);
 	int rank = mine->rank, nranks = mine->nranks, rc;
@@ -78,6 +78,7 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a communicator", rank);
 	c->rank = rank;
 	c->timeout_ms = timeout_ms;
+	c->progress = progress;
 	c->parent = parent;
 	c->shared_len =
 		whole_pages(ko_roster_len(nranks) + ko_bells_len(nranks) + ko_board_len(nranks));
@@ -94,7 +95,8 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank,
 			     nranks);
 	else if ((rc = ko_net_paces(&paces)) == 0)
-		rc = ko_lifelines_open(rank, nranks, &c->log, parent, mine, &c->lifelines);
+		rc = ko_lifelines_open(rank, nranks, &c->log, &c->progress, parent, mine,
+				       &c->lifelines);
 	mine->paces = paces;
 	if (rc < 0) {
 		kolo_comm_destroy(c);

@@ -9,8 +9,8 @@
 /* Makes a communicator that listens and is not connected yet, for the rank and nranks of *mine.
  * Fills pid, place and address of *mine. `log` is copied. While the communicator is made, its waits
  * end if `parent` fails (NULL: none). Errors: KOLO_ENOMEM, KOLO_ESYS. */
-int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
-		  struct ko_entry *mine, struct kolo_comm **out);
+int ko_comm_start(int timeout_ms, const struct ko_log *log, struct ko_progress progress,
+		  const struct ko_roster *parent, struct ko_entry *mine, struct kolo_comm **out);
 
 /* Connects a communicator whose c->table has all ranks: ring, lifelines, roster. Blocks until the
  * deadline (ko_now_ms(), INT64_MAX: never). Errors: those of kolo_comm_create. */

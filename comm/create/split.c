@@ -80,7 +80,8 @@ static int count_members(struct kolo_comm *comm, int color, int key, struct memb
 static int start(const struct kolo_comm *parent, struct ko_entry *mine, struct kolo_comm **out)
 {
 	const union ko_net *net = &parent->table[parent->rank].place.net;
-	int rc = ko_comm_start(parent->timeout_ms, &parent->log, parent->roster, mine, out);
+	int rc = ko_comm_start(parent->timeout_ms, &parent->log, parent->progress, parent->roster,
+			       mine, out);
 
 	return rc == 0 && net->any.sa_family ? ko_lifelines_listen((*out)->lifelines, net, mine)
 					     : rc;

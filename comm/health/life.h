@@ -7,6 +7,7 @@
 #include "comm/bootstrap/entry.h"
 #include "comm/health/msg.h"
 #include "comm/health/roster.h"
+#include "comm/sys/progress.h"
 
 enum ko_life_state { KO_LIFE_NONE, KO_LIFE_UP, KO_LIFE_LEFT, KO_LIFE_DEAD };
 
@@ -49,6 +50,7 @@ enum {
 struct ko_lifelines {
 	int rank;
 	const struct ko_log *log;
+	const struct ko_progress *progress;
 	int listener;
 	/* for ranks of other hosts; -1: none of them can reach this rank */
 	int far_listener;

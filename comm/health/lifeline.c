@@ -381,7 +381,7 @@ static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, in
 	int rc = 0, silent;
 	bool known;
 
-	while (rc == 0 && poll(polls, 2, KO_LIFE_STEP_MS) <= 0) {
+	while (rc == 0 && ko_progress_poll(ll->progress, polls, 2, KO_LIFE_STEP_MS) <= 0) {
 		rc = ko_life_step(ll, life->rank);
 		if (rc < 0 || ko_now_ms() <= deadline)
 			continue;

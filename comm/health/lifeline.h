@@ -17,11 +17,12 @@
 enum { KO_LIFE_NEIGHBOURS = 6 }; /* at most: two in the ring, in the group and along the rail */
 
 /* Starts to listen. Writes the socket's name and a fresh token into *mine. Until ko_lifelines_made
- * waits end if `parent` fails; it may be NULL. The caller owns *out; `log` must outlive it. Errors:
+ * waits end if `parent` fails; it may be NULL. Waits call
+ * `progress`. The caller owns *out; `log` and `progress` must outlive it. Errors:
  * KOLO_ENOMEM, KOLO_ESYS. */
 int ko_lifelines_open(int rank, int nranks, const struct ko_log *log,
-		      const struct ko_roster *parent, struct ko_entry *mine,
-		      struct ko_lifelines **out);
+		      const struct ko_progress *progress, const struct ko_roster *parent,
+		      struct ko_entry *mine, struct ko_lifelines **out);
 
 /* Also listens for ranks of other hosts at the address `here`, and writes the address and port into
  * *mine. Does nothing if only this host can reach `here`. Errors: KOLO_ESYS. */

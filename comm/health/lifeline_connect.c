@@ -69,8 +69,8 @@ static int listen_for_peers(struct ko_lifelines *ll, struct ko_entry *mine)
 }
 
 int ko_lifelines_open(int rank, int nranks, const struct ko_log *log,
-		      const struct ko_roster *parent, struct ko_entry *mine,
-		      struct ko_lifelines **out)
+		      const struct ko_progress *progress, const struct ko_roster *parent,
+		      struct ko_entry *mine, struct ko_lifelines **out)
 {
 	/* Rank 0 has one to each other rank. */
 	size_t most =
@@ -83,6 +83,7 @@ int ko_lifelines_open(int rank, int nranks, const struct ko_log *log,
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %zu lifelines", rank, most);
 	ll->rank = rank;
 	ll->log = log;
+	ll->progress = progress;
 	ll->parent = parent;
 	ll->listener = ll->far_listener = -1;
 	rc = listen_for_peers(ll, mine);
@@ -205,7 +206,7 @@ static int hear_strangers(struct ko_lifelines *ll, int ms, bool *idle)
 		polls[k] = (struct pollfd){ .fd = ll->strangers[k], .events = POLLIN };
 	polls[n] = (struct pollfd){ .fd = ll->listener, .events = POLLIN };
 	polls[n + 1] = (struct pollfd){ .fd = ll->far_listener, .events = POLLIN };
-	*idle = poll(polls, (nfds_t)n + 2, ms) <= 0;
+	*idle = ko_progress_poll(ll->progress, polls, (nfds_t)n + 2, ms) <= 0;
 	for (int k = n; !*idle && rc == 0 && k-- > 0;)
 		if (polls[k].revents)
 			rc = identify(ll, k);

@@ -218,6 +218,9 @@ enum kolo_log_level {
  * function must not call Kolo. */
 typedef void kolo_log_fn(void *arg, enum kolo_log_level level, const char *line);
 
+/* Lets another library on the calling thread go on. The function must not block, nor call Kolo. */
+typedef void kolo_progress_fn(void *arg);
+
 /* What kolo_comm_create needs. Zero means the default in every field. */
 struct kolo_comm_attr {
 	const struct kolo_id *id; /* read during the call only */
@@ -261,7 +264,14 @@ struct kolo_comm_attr {
 	 * KOLO_SHAPE (default: the ranks of a host are a group). All ranks set it, or none. Groups
 	 * must have equally many ranks. In a group ranks stand by their numbers */
 	uint64_t group;
-	uint64_t reserved[3]; /* must be zero */
+	/* A thread that waits in a call on this communicator calls it, with progress_arg: first
+	 * after some microseconds, then at least every 100 us. So another library that works only
+	 * in its own calls, like most MPIs, goes on meanwhile. While communicators or memory are
+	 * made it is called every ms, and threads of queues never call it. A communicator split
+	 * from this one has it too. NULL: none */
+	kolo_progress_fn *progress;
+	void *progress_arg;
+	uint64_t reserved[1]; /* must be zero */
 };
 
 /* The job that the environment describes. */

@@ -351,9 +351,9 @@ static void wrong_attributes_are_refused(void **state)
 	attr.slot_len = 5000;
 	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "4096");
 	attr.slot_len = 0;
-	attr.reserved[2] = 1;
+	attr.reserved[0] = 1;
 	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "reserved");
-	attr.reserved[2] = 0;
+	attr.reserved[0] = 0;
 	attr.nranks = 1;
 	attr.transport = "pigeon";
 	check_refused(kolo_comm_create(&attr, &c), KOLO_ENOTSUP, "pigeon");

@@ -17,11 +17,12 @@ struct scene {
 static struct ko_lifelines *join(struct scene *s, int rank)
 {
 	static const struct ko_log silent;
+	static const struct ko_progress none;
 	struct ko_lifelines *ll;
 	int other = 1 - rank;
 
 	s->table[rank] = (struct ko_entry){ .rank = rank, .nranks = NRANKS, .pid = getpid() };
-	CHECK(ko_lifelines_open(rank, NRANKS, &silent, NULL, &s->table[rank], &ll) == 0);
+	CHECK(ko_lifelines_open(rank, NRANKS, &silent, &none, NULL, &s->table[rank], &ll) == 0);
 	pthread_barrier_wait(&s->all);
 	CHECK(ko_lifelines_connect(ll, s->table, &other, 1, ko_now_ms() + 5000) == 0);
 	return ll;

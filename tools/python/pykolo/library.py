@@ -66,7 +66,7 @@ class Attributes(ctypes.Structure):
 
     _fields_ = [("id", ctypes.POINTER(Id)), ("rank", INT), ("nranks", INT), ("timeout_s", INT), ("nslots", INT), ("slot_len", SIZE),
                 ("transport", TEXT), ("algorithm", TEXT), ("log", LOG), ("log_arg", POINTER), ("log_level", INT), ("order", TEXT),
-                ("group", ctypes.c_uint64), ("reserved", ctypes.c_uint64 * 3)]
+                ("group", ctypes.c_uint64), ("progress", POINTER), ("progress_arg", POINTER), ("reserved", ctypes.c_uint64)]
 
 
 class LinkStats(ctypes.Structure):

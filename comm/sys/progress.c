@@ -1,0 +1,35 @@
+/* Calls what another library needs on a thread that waits (ko_progress_make). */
+#include "comm/sys/progress.h"
+
+#include "comm/base/clock.h"
+#include "comm/sys/thread.h"
+
+/* This thread is in the function now. */
+static _Thread_local bool inside;
+
+bool ko_progress_has(const struct ko_progress *p)
+{
+	return p->fn && !inside && !ko_thread_is_own();
+}
+
+void ko_progress_make(const struct ko_progress *p)
+{
+	if (!ko_progress_has(p))
+		return;
+	inside = true;
+	p->fn(p->arg);
+	inside = false;
+}
+
+int ko_progress_poll(const struct ko_progress *p, struct pollfd *polls, nfds_t n, int ms)
+{
+	enum { STEP_MS = 1 };
+	int64_t until = ko_now_ms() + ms;
+	int got;
+
+	if (!ko_progress_has(p))
+		return poll(polls, n, ms);
+	while ((got = poll(polls, n, STEP_MS)) == 0 && (ms < 0 || ko_now_ms() < until))
+		ko_progress_make(p);
+	return got;
+}

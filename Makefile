@@ -127,6 +127,7 @@ report:
 	@echo "  liburing $(if $(filter yes,$(URING)),yes,no: kolo_zero.h offloads nothing to files (package liburing-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: --plot of ringbench, zeroplan and zerotrain needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  openblas $(if $(filter yes,$(OPENBLAS)),yes,no: no zerotrain (package libopenblas-dev; make deps))"
+	@echo "  mpi     $(if $(MPI_ABIS),yes: programs of $(MPI_ABIS) on Kolo (kolo-mpi),no: no kolo-mpi for programs of MPI (package libopenmpi-dev or libmpich-dev; make deps-all))"
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
 	@echo "  cuda    $(if $(filter yes,$(CUDA)),yes: kernels for $(CUDA_ARCHS),no: no queues from CUDA streams, no GPU as a device of kolo_zero_device.h (nvcc is not found; NVCC=PATH names it))"
 
@@ -211,6 +212,7 @@ $(CUDA_LIB): $(CUDA_OBJECTS)
 endif
 
 include cuda/nccl/nccl.mk
+include tools/mpi/mpi.mk
 
 # ---- Tools: they see include/ and tools/, and link the library statically, so that they run from build/ and
 # from anywhere. A tool is a room, and what it shares with others. -------------------------------------------
@@ -254,7 +256,8 @@ install: all
 	install -d "$(DESTDIR)$(LIBDIR)/kolo/nccl/python/nvidia/nccl/lib"
 	install -m 755 $(NCCL_LIB) "$(DESTDIR)$(LIBDIR)/kolo/nccl"
 	ln -sf ../../../../libnccl.so.2 "$(DESTDIR)$(LIBDIR)/kolo/nccl/python/nvidia/nccl/lib/libnccl.so.2"
-	install -m 755 $(TOOL_BINARIES) cuda/nccl/kolo-nccl "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 $(TOOL_BINARIES) cuda/nccl/kolo-nccl $(if $(MPI_LIBS),tools/mpi/kolo-mpi) "$(DESTDIR)$(PREFIX)/bin"
+	$(if $(MPI_LIBS),install -d "$(DESTDIR)$(LIBDIR)/kolo/mpi" && install -m 755 $(MPI_LIBS) "$(DESTDIR)$(LIBDIR)/kolo/mpi")
 	$(call fill,tools/package/kolo.pc.in,pkgconfig/kolo.pc)
 	$(call fill,tools/package/koloConfig.cmake.in,cmake/kolo/koloConfig.cmake)
 	$(call fill,tools/package/koloConfigVersion.cmake.in,cmake/kolo/koloConfigVersion.cmake)

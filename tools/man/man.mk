@@ -8,7 +8,7 @@ all: man
 man: $B/man/made
 $B/man/made: $(HEADERS) README.md $(TOOL_BINARIES) $(NCCL_LIB) $(wildcard tools/man/*.pm) tools/man/pages
 	$(call say,MAN )
-	$Qtools/man/pages $B/man $(VERSION) $(subst $(space),$(comma),$(HEADERS)) README.md $(TOOL_BINARIES) $B/nccl/kolo-nccl
+	$Qtools/man/pages $B/man $(VERSION) $(subst $(space),$(comma),$(HEADERS)) README.md $(TOOL_BINARIES) $B/nccl/kolo-nccl $(if $(MPI_LIBS),$B/mpi/kolo-mpi)
 	@touch $@
 
 install: install-man

@@ -1,0 +1,163 @@
+/* What programs find in place of their MPI's functions: PMPI_X, which Fortran and MPI's own layers
+ * call, and MPI_X, which C calls. Each fills a struct km_args and goes to Kolo, or else to the MPI.
+ */
+#include "tools/mpi/inside.h"
+
+/* A call under way. */
+struct done {
+	struct km_comm *c; /* NULL: it is not counted */
+	size_t bytes;
+	int64_t since;
+	int rc;
+};
+
+static void count(const struct km_args *a, const struct done *d, bool taken)
+{
+	struct km_tally *t = &d->c->tally[a->call];
+
+	t->calls++;
+	t->taken += taken;
+	t->bytes += (double)d->bytes;
+	if (km_timed)
+		t->ns += km_now() - d->since;
+}
+
+/* Does the call on Kolo. false: MPI is to do it. */
+static bool begin(const struct km_args *a, struct done *d)
+{
+	bool taken;
+
+	km_ready();
+	d->c = km_mode == KM_OFF ? NULL : km_enter(a->comm);
+	if (!d->c)
+		return false;
+	d->since = km_timed ? km_now() : 0;
+	taken = a->call <= KM_REDUCE_SCATTER_BLOCK && a->call != KM_BCAST
+			? km_combine(d->c, a, &d->bytes, &d->rc)
+			: km_move(d->c, a, &d->bytes, &d->rc);
+	if (taken)
+		count(a, d, true);
+	return taken;
+}
+
+/* MPI has done it. */
+static int end(const struct km_args *a, const struct done *d, int rc)
+{
+	if (d->c)
+		count(a, d, false);
+	return rc;
+}
+
+#define FILL(...)                                                                                  \
+	{                                                                                          \
+		__VA_ARGS__                                                                        \
+	}
+#define ARGS(...) (__VA_ARGS__)
+
+#define EXPORT(name, params, fill, args)                                                           \
+	int PMPI_##name params                                                                     \
+	{                                                                                          \
+		struct km_args a = fill;                                                           \
+		struct done d;                                                                     \
+                                                                                                   \
+		return begin(&a, &d) ? d.rc : end(&a, &d, km_real.name args);                      \
+	}                                                                                          \
+	__typeof__(PMPI_##name) MPI_##name __attribute__((alias("PMPI_" #name)));
+
+/* Both forms of each: with counts of type N and displacements of type D. */
+#define COLLECTIVES(form, N, D, large)                                                             \
+	EXPORT(Bcast##form, (void *buf, N n, MPI_Datatype type, int root, MPI_Comm comm),          \
+	       FILL(.call = KM_BCAST, .comm = comm, .src = buf, .dst = buf, .nsrc = n, .ndst = n,  \
+		    .tsrc = type, .tdst = type, .root = root),                                     \
+	       ARGS(buf, n, type, root, comm))                                                     \
+	EXPORT(Allreduce##form,                                                                    \
+	       (const void *src, void *dst, N n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),     \
+	       FILL(.call = KM_ALLREDUCE, .comm = comm, .src = src, .dst = dst, .ndst = n,         \
+		    .tdst = type, .op = op),                                                       \
+	       ARGS(src, dst, n, type, op, comm))                                                  \
+	EXPORT(Reduce##form,                                                                       \
+	       (const void *src, void *dst, N n, MPI_Datatype type, MPI_Op op, int root,           \
+		MPI_Comm comm),                                                                    \
+	       FILL(.call = KM_REDUCE, .comm = comm, .src = src, .dst = dst, .ndst = n,            \
+		    .tdst = type, .op = op, .root = root),                                         \
+	       ARGS(src, dst, n, type, op, root, comm))                                            \
+	EXPORT(Reduce_scatter_block##form,                                                         \
+	       (const void *src, void *dst, N n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),     \
+	       FILL(.call = KM_REDUCE_SCATTER_BLOCK, .comm = comm, .src = src, .dst = dst,         \
+		    .ndst = n, .tdst = type, .op = op),                                            \
+	       ARGS(src, dst, n, type, op, comm))                                                  \
+	EXPORT(Reduce_scatter##form,                                                               \
+	       (const void *src, void *dst, const N counts[], MPI_Datatype type, MPI_Op op,        \
+		MPI_Comm comm),                                                                    \
+	       FILL(.call = KM_REDUCE_SCATTER, .comm = comm, .src = src, .dst = dst,               \
+		    .dst_counts = { counts, large }, .tdst = type, .op = op),                      \
+	       ARGS(src, dst, counts, type, op, comm))                                             \
+	EXPORT(Allgather##form,                                                                    \
+	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
+		MPI_Comm comm),                                                                    \
+	       FILL(.call = KM_ALLGATHER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,      \
+		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst),                                     \
+	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, comm))                                       \
+	EXPORT(Alltoall##form,                                                                     \
+	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
+		MPI_Comm comm),                                                                    \
+	       FILL(.call = KM_ALLTOALL, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,       \
+		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst),                                     \
+	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, comm))                                       \
+	EXPORT(Gather##form,                                                                       \
+	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
+		int root, MPI_Comm comm),                                                          \
+	       FILL(.call = KM_GATHER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,         \
+		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst, .root = root),                       \
+	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, root, comm))                                 \
+	EXPORT(Scatter##form,                                                                      \
+	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
+		int root, MPI_Comm comm),                                                          \
+	       FILL(.call = KM_SCATTER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,        \
+		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst, .root = root),                       \
+	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, root, comm))                                 \
+	EXPORT(Allgatherv##form,                                                                   \
+	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, const N counts[],           \
+		const D displs[], MPI_Datatype tdst, MPI_Comm comm),                               \
+	       FILL(.call = KM_ALLGATHERV, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,     \
+		    .tsrc = tsrc, .tdst = tdst, .dst_counts = { counts, large },                   \
+		    .dst_displs = { displs, large }),                                              \
+	       ARGS(src, nsrc, tsrc, dst, counts, displs, tdst, comm))                             \
+	EXPORT(Gatherv##form,                                                                      \
+	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, const N counts[],           \
+		const D displs[], MPI_Datatype tdst, int root, MPI_Comm comm),                     \
+	       FILL(.call = KM_GATHERV, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,        \
+		    .tsrc = tsrc, .tdst = tdst, .dst_counts = { counts, large },                   \
+		    .dst_displs = { displs, large }, .root = root),                                \
+	       ARGS(src, nsrc, tsrc, dst, counts, displs, tdst, root, comm))                       \
+	EXPORT(Scatterv##form,                                                                     \
+	       (const void *src, const N counts[], const D displs[], MPI_Datatype tsrc, void *dst, \
+		N ndst, MPI_Datatype tdst, int root, MPI_Comm comm),                               \
+	       FILL(.call = KM_SCATTERV, .comm = comm, .src = src, .dst = dst, .ndst = ndst,       \
+		    .tsrc = tsrc, .tdst = tdst, .src_counts = { counts, large },                   \
+		    .src_displs = { displs, large }, .root = root),                                \
+	       ARGS(src, counts, displs, tsrc, dst, ndst, tdst, root, comm))                       \
+	EXPORT(Alltoallv##form,                                                                    \
+	       (const void *src, const N src_counts[], const D src_displs[], MPI_Datatype tsrc,    \
+		void *dst, const N dst_counts[], const D dst_displs[], MPI_Datatype tdst,          \
+		MPI_Comm comm),                                                                    \
+	       FILL(.call = KM_ALLTOALLV, .comm = comm, .src = src, .dst = dst, .tsrc = tsrc,      \
+		    .tdst = tdst, .src_counts = { src_counts, large },                             \
+		    .src_displs = { src_displs, large }, .dst_counts = { dst_counts, large },      \
+		    .dst_displs = { dst_displs, large }),                                          \
+	       ARGS(src, src_counts, src_displs, tsrc, dst, dst_counts, dst_displs, tdst, comm))
+
+EXPORT(Barrier, (MPI_Comm comm), FILL(.call = KM_BARRIER, .comm = comm), ARGS(comm))
+COLLECTIVES(, int, int, false)
+#if MPI_VERSION >= 4
+COLLECTIVES(_c, MPI_Count, MPI_Aint, true)
+#endif
+
+int PMPI_Finalize(void)
+{
+	km_ready();
+	km_report();
+	km_leave_all();
+	return km_real.Finalize();
+}
+__typeof__(PMPI_Finalize) MPI_Finalize __attribute__((alias("PMPI_Finalize")));

@@ -1,0 +1,176 @@
+/* What the files of libkolo_mpi share. Names begin with km_. */
+#ifndef TOOLS_MPI_INSIDE_H
+#define TOOLS_MPI_INSIDE_H
+
+#define OMPI_SKIP_MPICXX
+#include <mpi.h>
+
+#include "kolo/kolo.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- load.c: the MPI below ------------------------------------------------------------------- */
+
+#ifdef OMPI_PREDEFINED_GLOBAL
+#undef OMPI_PREDEFINED_GLOBAL
+#define OMPI_PREDEFINED_GLOBAL(type, global) ((type)km_at_##global)
+#define S(symbol)                            extern void *km_at_##symbol;
+#include "tools/mpi/symbols.h"
+#undef S
+#endif
+
+/* Its functions. NULL: it has none of this name. */
+struct km_real {
+#define F(name) __typeof__(&MPI_##name) name;
+#include "tools/mpi/functions.h"
+#undef F
+};
+extern struct km_real km_real;
+
+enum km_mode { KM_OFF, KM_COUNT, KM_ON };
+
+/* Finds all of that, and reads the environment, once. `mode` is what to do. */
+extern _Atomic int km_loaded;
+extern enum km_mode km_mode;
+extern long km_calls; /* KOLO_MPI_CALLS */
+void km_load(void);
+
+static inline void km_ready(void)
+{
+	if (!km_loaded)
+		km_load();
+}
+
+/* Lets the MPI go on, if it has a function for that. false: it has none. */
+extern void (*km_mpi_progress)(void);
+
+/* ---- comm.c ---------------------------------------------------------------------------------- */
+
+enum km_call {
+	KM_BARRIER,
+	KM_BCAST,
+	KM_REDUCE,
+	KM_ALLREDUCE,
+	KM_REDUCE_SCATTER,
+	KM_REDUCE_SCATTER_BLOCK,
+	KM_ALLGATHER,
+	KM_ALLGATHERV,
+	KM_GATHER,
+	KM_GATHERV,
+	KM_SCATTER,
+	KM_SCATTERV,
+	KM_ALLTOALL,
+	KM_ALLTOALLV,
+	KM_NCALLS
+};
+
+/* Of one kind of call on one communicator. */
+struct km_tally {
+	long calls, taken;
+	double bytes; /* of the larger buffer of this rank */
+	int64_t ns;   /* 0: times are not wanted */
+};
+
+/* What belongs to a communicator of MPI. */
+struct km_comm {
+	MPI_Comm comm;
+	int rank, size;
+	bool inter;
+	long calls;             /* collectives so far, the same on all ranks */
+	struct kolo_comm *kolo; /* NULL: it has not joined */
+	const char *why;        /* why it never will; NULL: it may, or has */
+	MPI_Comm probe;         /* for progress; MPI_COMM_NULL: not needed */
+	bool told;              /* a failure was printed */
+	char name[MPI_MAX_OBJECT_NAME];
+	struct km_tally tally[KM_NCALLS];
+	struct km_comm *next;
+};
+
+/* All that are there, and the sums of those that were freed. With the lock. */
+struct km_comms {
+	struct km_comm *first;
+	struct km_comm freed;
+	long nfreed;
+};
+struct km_comms *km_comms_lock(void);
+void km_comms_unlock(void);
+
+/* A collective has been called. Returns what belongs to the communicator, or NULL: MPI does the
+ * call, and nobody counts it. The caller asks `kolo`, which may have been joined just now. */
+struct km_comm *km_enter(MPI_Comm comm);
+
+/* Ends all of Kolo's communicators, before MPI ends. */
+void km_leave_all(void);
+
+/* The result of a call on Kolo as MPI's: a failure is printed and goes through the error handler.
+ */
+int km_result(struct km_comm *c, enum km_call call, int rc);
+
+/* ---- layout.c -------------------------------------------------------------------------------- */
+
+/* A type: bytes of an element, from one element to the next, and whether elements are these bytes
+ * and nothing else, in this order. */
+struct km_type {
+	size_t size;
+	MPI_Aint extent;
+	bool dense;
+};
+
+/* false: it is no type. */
+bool km_type_of(MPI_Datatype type, struct km_type *out);
+
+/* Does packing give the bytes of an element, and nothing else? */
+bool km_packs_plainly(void);
+
+/* Elements of a buffer as bytes side by side: they are packed into `to`, or found in place. */
+int km_pack(const void *from, size_t n, MPI_Datatype type, struct km_type t, char *to,
+	    struct km_comm *c);
+int km_unpack(const char *from, size_t n, MPI_Datatype type, struct km_type t, void *to,
+	      struct km_comm *c);
+
+/* ---- combine.c, move.c: the collectives ------------------------------------------------------ */
+
+/* Numbers for each rank, as the call has them. */
+struct km_numbers {
+	const void *of;
+	bool large;
+};
+
+static inline size_t km_number(struct km_numbers n, int rank)
+{
+	return n.large ? (size_t)((const MPI_Count *)n.of)[rank]
+		       : (size_t)((const int *)n.of)[rank];
+}
+
+/* A call, with what its form has; the rest is 0. */
+struct km_args {
+	enum km_call call;
+	MPI_Comm comm;
+	const void *src;
+	void *dst;
+	MPI_Count nsrc, ndst; /* elements, for each rank if it has parts */
+	MPI_Datatype tsrc, tdst;
+	struct km_numbers src_counts, src_displs, dst_counts, dst_displs;
+	MPI_Op op;
+	int root;
+};
+
+/* Does the call on Kolo. false: MPI is to do it, on all ranks; else *rc is its result. */
+bool km_move(struct km_comm *c, const struct km_args *a, size_t *bytes, int *rc);
+bool km_combine(struct km_comm *c, const struct km_args *a, size_t *bytes, int *rc);
+
+/* ---- report.c -------------------------------------------------------------------------------- */
+
+/* Are times wanted? */
+extern bool km_timed;
+void km_report_open(void);
+
+const char *km_call_name(enum km_call call);
+int64_t km_now(void);
+
+/* Writes the report of this rank, if one is wanted. */
+void km_report(void);
+
+#endif

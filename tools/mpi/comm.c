@@ -44,6 +44,12 @@ static int copy(MPI_Comm comm, int keyval, void *extra, void *value, void *out, 
 	return MPI_SUCCESS;
 }
 
+static void close_own(struct km_comm *c)
+{
+	if (c->own != MPI_COMM_NULL)
+		km_real.Comm_free(&c->own);
+}
+
 /* The communicator goes; on other ranks perhaps later. So nothing here waits for them. */
 static int drop(MPI_Comm comm, int keyval, void *value, void *extra)
 {
@@ -52,8 +58,7 @@ static int drop(MPI_Comm comm, int keyval, void *value, void *extra)
 	(void)comm, (void)keyval, (void)extra;
 	freed++;
 	kolo_comm_destroy(c->kolo);
-	if (c->probe != MPI_COMM_NULL)
-		km_real.Comm_free(&c->probe);
+	close_own(c);
 	pthread_mutex_lock(&lock);
 	for (at = &all.first; *at && *at != c; at = &(*at)->next)
 		;
@@ -86,7 +91,7 @@ static struct km_comm *make(MPI_Comm comm)
 	if (!c)
 		return NULL;
 	c->comm = comm;
-	c->probe = MPI_COMM_NULL;
+	c->own = MPI_COMM_NULL;
 	pthread_mutex_lock(&lock);
 	if (make_key() != MPI_SUCCESS || km_real.Comm_test_inter(comm, &inter) != MPI_SUCCESS ||
 	    km_real.Comm_rank(comm, &c->rank) != MPI_SUCCESS ||
@@ -128,8 +133,8 @@ static void go_on(void *arg)
 
 	if (km_mpi_progress)
 		km_mpi_progress();
-	else if (c->probe != MPI_COMM_NULL)
-		km_real.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->probe, &flag, MPI_STATUS_IGNORE);
+	else if (c->own != MPI_COMM_NULL)
+		km_real.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->own, &flag, MPI_STATUS_IGNORE);
 }
 
 /* A number for this host, until it boots again. */
@@ -192,7 +197,7 @@ static void join(struct km_comm *c)
 	if (km_real.Barrier(c->comm) != MPI_SUCCESS || (c->why = check_hosts(c)))
 		return;
 	c->why = "MPI failed while it joined";
-	if (!km_mpi_progress && km_real.Comm_dup(c->comm, &c->probe) != MPI_SUCCESS)
+	if (!km_mpi_progress && km_real.Comm_dup(c->comm, &c->own) != MPI_SUCCESS)
 		return;
 	if (c->rank == 0 && kolo_id_create(&hello.id) < 0)
 		hello.ok = 0;
@@ -234,6 +239,7 @@ void km_leave_all(void)
 		kolo_comm_destroy(c->kolo);
 		c->kolo = NULL;
 		c->why = "MPI ends";
+		close_own(c);
 	}
 	pthread_mutex_unlock(&lock);
 }

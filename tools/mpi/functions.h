@@ -48,4 +48,6 @@ F(Reduce_scatter_c)
 F(Reduce_scatter_block_c)
 F(Scatter_c)
 F(Scatterv_c)
+F(Type_get_contents_c)
+F(Type_get_envelope_c)
 #endif

@@ -81,7 +81,7 @@ struct km_comm {
 	long calls;             /* collectives so far, the same on all ranks */
 	struct kolo_comm *kolo; /* NULL: it has not joined */
 	const char *why;        /* why it never will; NULL: it may, or has */
-	MPI_Comm probe;         /* for progress; MPI_COMM_NULL: not needed */
+	MPI_Comm own;           /* for progress; MPI_COMM_NULL: not needed */
 	bool told;              /* a failure was printed */
 	char name[MPI_MAX_OBJECT_NAME];
 	struct km_tally tally[KM_NCALLS];

@@ -11,20 +11,58 @@ static _Thread_local struct {
 	struct km_type is;
 } last;
 
+/* How a type was made: what MPI_Type_get_envelope says. */
+struct envelope {
+	MPI_Count nints, naddresses, ncounts, ntypes;
+	int combiner;
+};
+
+/* Types that were made with large counts have it in the large form alone. */
+static bool get_envelope(MPI_Datatype type, struct envelope *e)
+{
+	int nints, naddresses, ntypes;
+
+#if MPI_VERSION >= 4
+	if (km_real.Type_get_envelope_c)
+		return km_real.Type_get_envelope_c(type, &e->nints, &e->naddresses, &e->ncounts,
+						   &e->ntypes, &e->combiner) == MPI_SUCCESS;
+#endif
+	if (km_real.Type_get_envelope(type, &nints, &naddresses, &ntypes, &e->combiner) !=
+	    MPI_SUCCESS)
+		return false;
+	*e = (struct envelope){ nints, naddresses, 0, ntypes, e->combiner };
+	return true;
+}
+
+/* The type that a copy, or a number of elements side by side, was made of. */
+static bool get_inner(MPI_Datatype type, const struct envelope *e, MPI_Datatype *inner)
+{
+	MPI_Aint addresses[1];
+	int ints[1];
+
+	if (e->nints > 1 || e->naddresses > 0 || e->ncounts > 1 || e->ntypes != 1)
+		return false;
+#if MPI_VERSION >= 4
+	MPI_Count counts[1];
+
+	if (km_real.Type_get_contents_c)
+		return km_real.Type_get_contents_c(type, e->nints, 0, e->ncounts, 1, ints,
+						   addresses, counts, inner) == MPI_SUCCESS;
+#endif
+	return km_real.Type_get_contents(type, (int)e->nints, 0, 1, ints, addresses, inner) ==
+	       MPI_SUCCESS;
+}
+
 static bool is_dense(MPI_Datatype type, const struct km_type *t, bool *predefined);
 
 /* A type that is n times another one is as dense as that. */
-static bool inner_is_dense(MPI_Datatype type, int nints, int naddresses, int ntypes)
+static bool inner_is_dense(MPI_Datatype type, const struct envelope *e)
 {
-	MPI_Aint addresses[1];
 	MPI_Datatype inner;
 	struct km_type t;
-	int ints[1];
-	bool dense, predefined;
+	bool dense, predefined = true;
 
-	if (nints > 1 || naddresses > 0 || ntypes != 1 ||
-	    km_real.Type_get_contents(type, nints, naddresses, ntypes, ints, addresses, &inner) !=
-		    MPI_SUCCESS)
+	if (!get_inner(type, e, &inner))
 		return false;
 	dense = km_type_of(inner, &t) && is_dense(inner, &t, &predefined);
 	if (!predefined)
@@ -34,19 +72,19 @@ static bool inner_is_dense(MPI_Datatype type, int nints, int naddresses, int nty
 
 static bool is_dense(MPI_Datatype type, const struct km_type *t, bool *predefined)
 {
-	int nints, naddresses, ntypes, combiner;
+	struct envelope e;
 	MPI_Aint lb, extent, true_lb, true_extent;
 
-	*predefined = true;
-	if (km_real.Type_get_envelope(type, &nints, &naddresses, &ntypes, &combiner) != MPI_SUCCESS)
+	*predefined = false;
+	if (!get_envelope(type, &e))
 		return false;
-	*predefined = combiner == MPI_COMBINER_NAMED;
+	*predefined = e.combiner == MPI_COMBINER_NAMED;
 	if (km_real.Type_get_extent(type, &lb, &extent) != MPI_SUCCESS ||
 	    km_real.Type_get_true_extent(type, &true_lb, &true_extent) != MPI_SUCCESS || lb ||
 	    true_lb || (size_t)extent != t->size || (size_t)true_extent != t->size)
 		return false;
-	if (combiner == MPI_COMBINER_DUP || combiner == MPI_COMBINER_CONTIGUOUS)
-		return inner_is_dense(type, nints, naddresses, ntypes);
+	if (e.combiner == MPI_COMBINER_DUP || e.combiner == MPI_COMBINER_CONTIGUOUS)
+		return inner_is_dense(type, &e);
 	return *predefined;
 }
 

@@ -95,7 +95,9 @@ static void load(void)
 
 	read_environment();
 	if (!in) {
-		fprintf(stderr, "kolo_mpi: a call of MPI, but no %s in this process\n",
+		fprintf(stderr,
+			"kolo_mpi: a call of MPI, but no %s in this process: want KOLO_MPI_ABI as the "
+			"program's MPI is\n",
 			libraries[0]);
 		abort();
 	}

@@ -5,46 +5,51 @@
 
 /* A call under way. */
 struct done {
-	struct km_comm *c; /* NULL: it is not counted */
 	size_t bytes;
-	int64_t since;
+	int64_t since; /* 0: times are not wanted */
 	int rc;
 };
 
-static void count(const struct km_args *a, const struct done *d, bool taken)
+/* The communicator, or NULL: MPI does the call, and nobody wants to know. */
+static struct km_comm *enter(MPI_Comm comm)
 {
-	struct km_tally *t = &d->c->tally[a->call];
+	struct km_comm *c;
 
+	km_ready();
+	c = km_mode == KM_OFF ? NULL : km_enter(comm);
+	return c && (c->kolo || km_timed) ? c : NULL;
+}
+
+static void count(struct km_comm *c, const struct km_args *a, const struct done *d, bool taken)
+{
+	struct km_tally *t = &c->tally[a->call];
+
+	if (!km_timed)
+		return;
 	t->calls++;
 	t->taken += taken;
 	t->bytes += (double)d->bytes;
-	if (km_timed)
-		t->ns += km_now() - d->since;
+	t->ns += km_now() - d->since;
 }
 
 /* Does the call on Kolo. false: MPI is to do it. */
-static bool begin(const struct km_args *a, struct done *d)
+static bool begin(struct km_comm *c, const struct km_args *a, struct done *d)
 {
 	bool taken;
 
-	km_ready();
-	d->c = km_mode == KM_OFF ? NULL : km_enter(a->comm);
-	if (!d->c)
-		return false;
 	d->since = km_timed ? km_now() : 0;
 	taken = a->call <= KM_REDUCE_SCATTER_BLOCK && a->call != KM_BCAST
-			? km_combine(d->c, a, &d->bytes, &d->rc)
-			: km_move(d->c, a, &d->bytes, &d->rc);
+			? km_combine(c, a, &d->bytes, &d->rc)
+			: km_move(c, a, &d->bytes, &d->rc);
 	if (taken)
-		count(a, d, true);
+		count(c, a, d, true);
 	return taken;
 }
 
 /* MPI has done it. */
-static int end(const struct km_args *a, const struct done *d, int rc)
+static int end(struct km_comm *c, const struct km_args *a, const struct done *d, int rc)
 {
-	if (d->c)
-		count(a, d, false);
+	count(c, a, d, false);
 	return rc;
 }
 
@@ -57,10 +62,14 @@ static int end(const struct km_args *a, const struct done *d, int rc)
 #define EXPORT(name, params, fill, args)                                                           \
 	int PMPI_##name params                                                                     \
 	{                                                                                          \
+		struct km_comm *c = enter(comm);                                                   \
+                                                                                                   \
+		if (!c)                                                                            \
+			return km_real.name args;                                                  \
 		struct km_args a = fill;                                                           \
 		struct done d;                                                                     \
                                                                                                    \
-		return begin(&a, &d) ? d.rc : end(&a, &d, km_real.name args);                      \
+		return begin(c, &a, &d) ? d.rc : end(c, &a, &d, km_real.name args);                \
 	}                                                                                          \
 	__typeof__(PMPI_##name) MPI_##name __attribute__((alias("PMPI_" #name)));
 

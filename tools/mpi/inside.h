@@ -66,11 +66,11 @@ enum km_call {
 	KM_NCALLS
 };
 
-/* Of one kind of call on one communicator. */
+/* Of one kind of call on one communicator, if there will be a report. */
 struct km_tally {
 	long calls, taken;
 	double bytes; /* of the larger buffer of this rank */
-	int64_t ns;   /* 0: times are not wanted */
+	int64_t ns;
 };
 
 /* What belongs to a communicator of MPI. */
@@ -97,8 +97,8 @@ struct km_comms {
 struct km_comms *km_comms_lock(void);
 void km_comms_unlock(void);
 
-/* A collective has been called. Returns what belongs to the communicator, or NULL: MPI does the
- * call, and nobody counts it. The caller asks `kolo`, which may have been joined just now. */
+/* A collective has been called. Returns what belongs to the communicator, or NULL: it is none, or
+ * there is no memory. The caller asks `kolo`, which may have been joined just now. */
 struct km_comm *km_enter(MPI_Comm comm);
 
 /* Ends all of Kolo's communicators, before MPI ends. */
@@ -163,7 +163,7 @@ bool km_combine(struct km_comm *c, const struct km_args *a, size_t *bytes, int *
 
 /* ---- report.c -------------------------------------------------------------------------------- */
 
-/* Are times wanted? */
+/* Will there be a report? */
 extern bool km_timed;
 void km_report_open(void);
 

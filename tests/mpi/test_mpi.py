@@ -149,6 +149,14 @@ def it_counts_or_does_nothing_if_it_is_told_so():
 
 
 @test
+def rank_0_decides_for_all():
+    for abi in mpis():
+        for wish in "KOLO_MPI=off", "KOLO_MPI=count", "KOLO_MPI_CALLS=5":
+            other = [":", "-n", "1", "env", wish, KOLO_MPI, built(abi), "progress", "1"]
+            program(abi, 1, "progress", "1", *other, timeout=60)
+
+
+@test
 def the_script_says_what_it_wants():
     mpis()
     for words in (), ("--what", ):

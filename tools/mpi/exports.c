@@ -162,6 +162,35 @@ COLLECTIVES(, int, int, false)
 COLLECTIVES(_c, MPI_Count, MPI_Aint, true)
 #endif
 
+/* Launchers don't give all variables to all hosts. What rank 0 has counts: otherwise one rank would
+ * join while another one does not. */
+static int agree(int rc)
+{
+	long wish[] = { km_mode, km_calls };
+
+	if (rc != MPI_SUCCESS ||
+	    (rc = km_real.Bcast(wish, 2, MPI_LONG, 0, MPI_COMM_WORLD)) != MPI_SUCCESS)
+		return rc;
+	km_mode = (enum km_mode)wish[0];
+	km_calls = wish[1];
+	km_report_open();
+	return rc;
+}
+
+int PMPI_Init(int *argc, char ***argv)
+{
+	km_ready();
+	return agree(km_real.Init(argc, argv));
+}
+__typeof__(PMPI_Init) MPI_Init __attribute__((alias("PMPI_Init")));
+
+int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+	km_ready();
+	return agree(km_real.Init_thread(argc, argv, required, provided));
+}
+__typeof__(PMPI_Init_thread) MPI_Init_thread __attribute__((alias("PMPI_Init_thread")));
+
 int PMPI_Finalize(void)
 {
 	km_ready();

@@ -110,7 +110,7 @@ static void load(void)
 #undef S
 #endif
 	find_progress();
-	km_report_open();
+	km_report_open(); /* and again when rank 0 has told what it wants */
 	km_loaded = 1;
 }
 

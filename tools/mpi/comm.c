@@ -102,7 +102,6 @@ static struct km_comm *make(MPI_Comm comm)
 		free(c);
 		return NULL;
 	}
-	c->inter = inter;
 	c->why = inter ? "it joins two groups" : c->size == 1 ? "it has one rank" : NULL;
 	c->next = all.first;
 	all.first = c;

@@ -77,7 +77,6 @@ struct km_tally {
 struct km_comm {
 	MPI_Comm comm;
 	int rank, size;
-	bool inter;
 	long calls;             /* collectives so far, the same on all ranks */
 	struct kolo_comm *kolo; /* NULL: it has not joined */
 	const char *why;        /* why it never will; NULL: it may, or has */

@@ -17,6 +17,7 @@ enum {
 	BELL_SLEEP_US = 8000,   /* if one does; a rank that rings just before is missed */
 	FAR_SLEEP_US = 250,     /* at least, if what ends the wait may come from another host */
 	PROGRESS_US = 100,      /* at most, if another library on the thread is to go on */
+	PROGRESS_NS = 20000,    /* at least, between its turns */
 	LONG_YIELD_NS = 200000, /* of a core that many others use */
 	LOOK_MS = 10,           /* between looks at the lifelines, a system call each */
 	SAY_MS = 100,           /* of waiting before other hosts learn that this rank waits */
@@ -38,6 +39,7 @@ struct ko_wait_state {
 	int64_t since;         /* beginning of the wait; pauses of this process are added */
 	int64_t last;          /* last look at the clock */
 	int64_t looked;        /* last look at the lifelines */
+	int64_t progressed;    /* in ns: its last turn, or the beginning */
 	int64_t dialled;       /* last check of a rank without a lifeline */
 	int64_t said;          /* other hosts learnt last that this rank waits; 0: not yet */
 	int64_t missed;        /* a rank without a lifeline was first found to be gone; 0: never */
@@ -385,6 +387,7 @@ static void begin(struct ko_wait_state *w, const struct ko_waiter *waiter, int p
 				     .transport = transport,
 				     .since = ko_now_ms() };
 	w->looked = w->dialled = w->last = w->since;
+	w->progressed = ko_progress_has(&c->progress) ? ko_now_ns() : 0;
 	if (ko_desc_is_p2p(w->desc))
 		ko_roster_post_p2p(c->roster, c->rank, w->desc);
 	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
@@ -459,6 +462,21 @@ static void give_core_away(const struct ko_wait_state *w, int64_t waited_ms)
 			       us < most ? us : most);
 }
 
+/* Not each time: the other library may give the core away too, and what this rank waits for is
+ * often there after the first time. */
+static void make_progress(struct ko_wait_state *w)
+{
+	int64_t now;
+
+	if (!ko_progress_has(&w->comm->progress))
+		return;
+	now = ko_now_ns();
+	if (now - w->progressed < PROGRESS_NS)
+		return;
+	ko_progress_make(&w->comm->progress);
+	w->progressed = now;
+}
+
 /* Gives the core away for a moment and looks around. Returns 0: go on waiting; or an error. */
 static int look_around(struct ko_wait_state *w)
 {
@@ -473,7 +491,7 @@ static int look_around(struct ko_wait_state *w)
 	w->last = now;
 	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
 	give_core_away(w, now - w->since);
-	ko_progress_make(&c->progress);
+	make_progress(w);
 	/* A rank that is still making the communicator goes on. The cause first: what is asked
 	 * before it may change until then. */
 	if ((rc = ko_roster_cause(c->roster)) < 0 &&

@@ -1,13 +1,14 @@
 /* A program of MPI, for test_mpi.py: it knows nothing of Kolo.
  *
- * usage: mpi_program random PROGRAMS SEED | progress N | die PLACE | free
+ * usage: mpi_program random PROGRAMS SEED | progress N | die PLACE | many | free
  *
  * random: collectives of every kind, one after the other, on several communicators. What all ranks
  * must agree on is drawn from SEED; what they need not is drawn apart by each: types of the same
  * signature, gaps, an order of their own, in place or not. Each result is checked by its
  * definition. progress: the N-th program that ends only if a rank that waits lets MPI go on. die:
- * rank 1 is killed; the others print what MPI says. free: communicators are freed behind a
- * collective that some ranks have not ended yet. Prints "good" on rank 0. */
+ * rank 1 is killed; the others print what MPI says. many: communicators of the same ranks, in the
+ * same order or another one, of which three are there at a time. free: communicators are freed
+ * behind a collective that some ranks have not ended yet. Prints "good" on rank 0. */
 #define _GNU_SOURCE
 #include <mpi.h>
 
@@ -505,6 +506,64 @@ static void free_behind(void)
 	free(x);
 }
 
+/* The k-th of them: a copy, the same ranks the other way round, or every second rank. */
+static MPI_Comm make_one(int k, int world)
+{
+	MPI_Comm comm;
+
+	if (k % 3 == 0)
+		MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	else if (k % 3 == 1)
+		MPI_Comm_split(MPI_COMM_WORLD, 0, -world, &comm);
+	else
+		MPI_Comm_split(MPI_COMM_WORLD, world % 2, world, &comm);
+	return comm;
+}
+
+static int world_rank_of(int k, int r, int world, int nworld)
+{
+	return k % 3 == 0 ? r : k % 3 == 1 ? nworld - 1 - r : 2 * r + world % 2;
+}
+
+static void use_one(MPI_Comm comm, int k, int world, int nworld)
+{
+	int *all;
+
+	MPI_Comm_rank(comm, &rank);
+	MPI_Comm_size(comm, &nranks);
+	all = calloc((size_t)nranks, sizeof(*all));
+	for (int i = 0; i < 12; i++) {
+		int from = (k + i) % nranks, told = rank == from ? world + i : -1;
+
+		MPI_Allgather(&world, 1, MPI_INT, all, 1, MPI_INT, comm);
+		MPI_Bcast(&told, 1, MPI_INT, from, comm);
+		for (int r = 0; r < nranks; r++)
+			CHECK(all[r] == world_rank_of(k, r, world, nworld), "an order of ranks");
+		CHECK(told == all[from] + i, "a broadcast on one of many");
+	}
+	free(all);
+}
+
+static void many(int world)
+{
+	enum { THERE = 3, ALL = 30 };
+	MPI_Comm comms[THERE];
+	int nworld;
+
+	MPI_Comm_size(MPI_COMM_WORLD, &nworld);
+	for (int k = 0; k < ALL + THERE; k++) {
+		if (k >= THERE) {
+			use_one(comms[k % THERE], k - THERE, world, nworld);
+			MPI_Comm_free(&comms[k % THERE]);
+		}
+		if (k < ALL) {
+			use_one(MPI_COMM_WORLD, 0, world, nworld);
+			comms[k % THERE] = make_one(k, world);
+			use_one(comms[k % THERE], k, world, nworld);
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "";
@@ -518,6 +577,8 @@ int main(int argc, char **argv)
 		progress(atoi(argv[2]));
 	else if (strcmp(mode, "die") == 0)
 		die(argv[2]);
+	else if (strcmp(mode, "many") == 0)
+		many(world);
 	else
 		free_behind();
 	if (world == 0)

@@ -210,17 +210,17 @@ static bool is_valid(const struct km_comm *c, const struct km_args *a)
 	return true;
 }
 
-bool km_combine(struct km_comm *c, const struct km_args *a, size_t *bytes, int *rc)
+bool km_combine(struct km_comm *c, const struct km_args *a, struct km_done *d)
 {
 	struct known type;
 	struct sums s;
 	size_t n = (size_t)a->ndst;
 	int code;
 
-	*bytes = 0;
 	if (a->call == KM_BARRIER) {
+		d->could = true;
 		if (c->kolo)
-			*rc = km_result(c, a->call, kolo_barrier(c->kolo, NULL));
+			d->rc = km_result(c, a->call, kolo_barrier(c->kolo, NULL));
 		return c->kolo;
 	}
 	if (!is_valid(c, a) || !find_type(a->tdst, &type))
@@ -228,8 +228,9 @@ bool km_combine(struct km_comm *c, const struct km_args *a, size_t *bytes, int *
 	s.type = type.type;
 	s.per = type.per;
 	s.size = kolo_type_size(type.type) * type.per;
-	*bytes = n * s.size;
-	if (!c->kolo || !find_op(a->op, &s.op) || !(ops_of[type.kind] >> s.op & 1))
+	d->bytes = n * s.size;
+	d->could = find_op(a->op, &s.op) && ops_of[type.kind] >> s.op & 1;
+	if (!c->kolo || !d->could)
 		return false;
 	s.in_place = a->src == MPI_IN_PLACE;
 	s.src = s.in_place ? a->dst : a->src;
@@ -242,14 +243,14 @@ bool km_combine(struct km_comm *c, const struct km_args *a, size_t *bytes, int *
 				   s.type, s.op, a->root, NULL);
 		break;
 	case KM_REDUCE_SCATTER_BLOCK:
-		*bytes *= (size_t)c->size;
+		d->bytes *= (size_t)c->size;
 		code = scatter_sums(c, a, &s, NULL, n);
 		break;
 	default:
 		n = 0;
 		code = scatter_uneven(c, a, &s, &n);
-		*bytes = n * s.size;
+		d->bytes = n * s.size;
 	}
-	*rc = km_result(c, a->call, code);
+	d->rc = km_result(c, a->call, code);
 	return true;
 }

@@ -3,13 +3,6 @@
  */
 #include "tools/mpi/inside.h"
 
-/* A call under way. */
-struct done {
-	size_t bytes;
-	int64_t since; /* 0: times are not wanted */
-	int rc;
-};
-
 /* The communicator, or NULL: MPI does the call, and nobody wants to know. */
 static struct km_comm *enter(MPI_Comm comm)
 {
@@ -17,37 +10,47 @@ static struct km_comm *enter(MPI_Comm comm)
 
 	km_ready();
 	c = km_mode == KM_OFF ? NULL : km_enter(comm);
-	return c && (c->kolo || km_timed) ? c : NULL;
+	return c && (c->kolo || km_timed || !c->why) ? c : NULL;
 }
 
-static void count(struct km_comm *c, const struct km_args *a, const struct done *d, bool taken)
+/* A call that Kolo could have done counts, and each LARGE bytes as much as a call. */
+static void weigh(struct km_comm *c, const struct km_done *d)
+{
+	enum { LARGE = 4096 };
+
+	c->weight += d->could ? 1 + d->bytes / LARGE : 0;
+}
+
+static void count(struct km_comm *c, const struct km_args *a, const struct km_done *d, bool taken)
 {
 	struct km_tally *t = &c->tally[a->call];
 
+	if (!c->kolo)
+		weigh(c, d);
 	if (!km_timed)
 		return;
 	t->calls++;
 	t->taken += taken;
+	t->could += d->could;
 	t->bytes += (double)d->bytes;
 	t->ns += km_now() - d->since;
 }
 
 /* Does the call on Kolo. false: MPI is to do it. */
-static bool begin(struct km_comm *c, const struct km_args *a, struct done *d)
+static bool begin(struct km_comm *c, const struct km_args *a, struct km_done *d)
 {
 	bool taken;
 
-	d->since = km_timed ? km_now() : 0;
-	taken = a->call <= KM_REDUCE_SCATTER_BLOCK && a->call != KM_BCAST
-			? km_combine(c, a, &d->bytes, &d->rc)
-			: km_move(c, a, &d->bytes, &d->rc);
+	*d = (struct km_done){ .since = km_timed ? km_now() : 0 };
+	taken = a->call <= KM_REDUCE_SCATTER_BLOCK && a->call != KM_BCAST ? km_combine(c, a, d)
+									  : km_move(c, a, d);
 	if (taken)
 		count(c, a, d, true);
 	return taken;
 }
 
 /* MPI has done it. */
-static int end(struct km_comm *c, const struct km_args *a, const struct done *d, int rc)
+static int end(struct km_comm *c, const struct km_args *a, const struct km_done *d, int rc)
 {
 	count(c, a, d, false);
 	return rc;
@@ -67,7 +70,7 @@ static int end(struct km_comm *c, const struct km_args *a, const struct done *d,
 		if (!c)                                                                            \
 			return km_real.name args;                                                  \
 		struct km_args a = fill;                                                           \
-		struct done d;                                                                     \
+		struct km_done d;                                                                  \
                                                                                                    \
 		return begin(c, &a, &d) ? d.rc : end(c, &a, &d, km_real.name args);                \
 	}                                                                                          \
@@ -166,13 +169,14 @@ COLLECTIVES(_c, MPI_Count, MPI_Aint, true)
  * join while another one does not. */
 static int agree(int rc)
 {
-	long wish[] = { km_mode, km_calls };
+	long wish[] = { km_mode, km_calls, km_share };
 
 	if (rc != MPI_SUCCESS ||
-	    (rc = km_real.Bcast(wish, 2, MPI_LONG, 0, MPI_COMM_WORLD)) != MPI_SUCCESS)
+	    (rc = km_real.Bcast(wish, 3, MPI_LONG, 0, MPI_COMM_WORLD)) != MPI_SUCCESS)
 		return rc;
 	km_mode = (enum km_mode)wish[0];
 	km_calls = wish[1];
+	km_share = wish[2];
 	km_report_open();
 	return rc;
 }

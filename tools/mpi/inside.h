@@ -34,7 +34,8 @@ enum km_mode { KM_OFF, KM_COUNT, KM_ON };
 /* Finds all of that, and reads the environment, once. `mode` is what to do. */
 extern _Atomic int km_loaded;
 extern enum km_mode km_mode;
-extern long km_calls; /* KOLO_MPI_CALLS */
+extern long km_calls; /* KOLO_MPI_CALLS; -1: it is not set */
+extern bool km_share; /* KOLO_MPI_SHARE */
 void km_load(void);
 
 static inline void km_ready(void)
@@ -68,8 +69,8 @@ enum km_call {
 
 /* Of one kind of call on one communicator, if there will be a report. */
 struct km_tally {
-	long calls, taken;
-	double bytes; /* of the larger buffer of this rank */
+	long calls, taken, could; /* all; done on Kolo; of a kind that Kolo does */
+	double bytes;             /* of the larger buffer of this rank */
 	int64_t ns;
 };
 
@@ -77,21 +78,23 @@ struct km_tally {
 struct km_comm {
 	MPI_Comm comm;
 	int rank, size;
-	long calls;             /* collectives so far, the same on all ranks */
-	struct kolo_comm *kolo; /* NULL: it has not joined */
-	const char *why;        /* why it never will; NULL: it may, or has */
-	MPI_Comm own;           /* for progress; MPI_COMM_NULL: not needed */
-	bool told;              /* a failure was printed */
+	long calls, due;        /* collectives so far, and at the next try to join: on all ranks */
+	uint64_t weight;        /* of those that Kolo could have done */
+	struct kolo_comm *kolo; /* the ring's; NULL: it has not joined */
+	struct km_ring *ring;
+	const char *why; /* why it never will; NULL: it may, or has */
+	bool joined;     /* a ring, now or before it was freed */
+	bool told;       /* a failure was printed */
+	long nfreed;     /* communicators that are added up here */
 	char name[MPI_MAX_OBJECT_NAME];
 	struct km_tally tally[KM_NCALLS];
 	struct km_comm *next;
 };
 
-/* All that are there, and the sums of those that were freed. With the lock. */
+/* All that are there, and those that were freed: these are added up if they were of one size and
+ * came equally far. With the lock. */
 struct km_comms {
-	struct km_comm *first;
-	struct km_comm freed;
-	long nfreed;
+	struct km_comm *first, *freed;
 };
 struct km_comms *km_comms_lock(void);
 void km_comms_unlock(void);
@@ -106,6 +109,20 @@ void km_leave_all(void);
 /* The result of a call on Kolo as MPI's: a failure is printed and goes through the error handler.
  */
 int km_result(struct km_comm *c, enum km_call call, int rc);
+
+/* ---- rings.c: Kolo's communicators --------------------------------------------------------------
+ */
+
+/* All ranks of a communicator are in the same collective. It gets a ring that others of the same
+ * ranks have, or a new one if what it has done on the rank that did least was worth one, or if
+ * KOLO_MPI_CALLS says so. Whatever fails, all ranks stay with MPI. */
+void km_try_to_join(struct km_comm *c);
+
+/* A communicator no longer uses its ring; NULL is none. Waits for no other rank. */
+void km_leave_ring(struct km_ring *r);
+
+/* Ends all rings, before MPI ends. */
+void km_end_rings(void);
 
 /* ---- layout.c -------------------------------------------------------------------------------- */
 
@@ -156,9 +173,17 @@ struct km_args {
 	int root;
 };
 
-/* Does the call on Kolo. false: MPI is to do it, on all ranks; else *rc is its result. */
-bool km_move(struct km_comm *c, const struct km_args *a, size_t *bytes, int *rc);
-bool km_combine(struct km_comm *c, const struct km_args *a, size_t *bytes, int *rc);
+/* What became of a call. */
+struct km_done {
+	size_t bytes;  /* of the larger buffer of this rank */
+	bool could;    /* Kolo does such calls, once the communicator has joined */
+	int64_t since; /* 0: times are not wanted */
+	int rc;        /* if Kolo did it */
+};
+
+/* Does the call on Kolo. false: MPI is to do it, on all ranks. */
+bool km_move(struct km_comm *c, const struct km_args *a, struct km_done *d);
+bool km_combine(struct km_comm *c, const struct km_args *a, struct km_done *d);
 
 /* ---- report.c -------------------------------------------------------------------------------- */
 

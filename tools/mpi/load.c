@@ -10,7 +10,8 @@
 struct km_real km_real;
 _Atomic int km_loaded;
 enum km_mode km_mode;
-long km_calls = 16;
+long km_calls = -1;
+bool km_share = true;
 void (*km_mpi_progress)(void);
 
 #ifdef OMPI_PREDEFINED_GLOBAL
@@ -69,7 +70,8 @@ static void find_progress(void)
 static void read_environment(void)
 {
 	static const char *const modes[] = { "off", "count", "on" };
-	const char *mode = getenv("KOLO_MPI"), *calls = getenv("KOLO_MPI_CALLS");
+	const char *mode = getenv("KOLO_MPI"), *calls = getenv("KOLO_MPI_CALLS"),
+		   *share = getenv("KOLO_MPI_SHARE");
 	char *end;
 
 	km_mode = KM_ON;
@@ -80,12 +82,16 @@ static void read_environment(void)
 		}
 	if (mode && *mode)
 		fprintf(stderr, "kolo_mpi: KOLO_MPI=%s: want on, count or off; it is on\n", mode);
+	km_share = !share || strcmp(share, "off") != 0;
+	if (km_share && share && *share && strcmp(share, "on") != 0)
+		fprintf(stderr, "kolo_mpi: KOLO_MPI_SHARE=%s: want on or off; it is on\n", share);
 	if (!calls || !*calls)
 		return;
 	km_calls = strtol(calls, &end, 10);
 	if (*end || km_calls < 0) {
-		fprintf(stderr, "kolo_mpi: KOLO_MPI_CALLS=%s: want a number; it is 16\n", calls);
-		km_calls = 16;
+		fprintf(stderr, "kolo_mpi: KOLO_MPI_CALLS=%s: want a number; it is not set\n",
+			calls);
+		km_calls = -1;
 	}
 }
 

@@ -235,7 +235,7 @@ static bool reads_dst(const struct km_comm *c, const struct km_args *a)
 	return a->call != KM_BCAST && a->src == MPI_IN_PLACE && has_side(c, a, false);
 }
 
-bool km_move(struct km_comm *c, const struct km_args *a, size_t *bytes, int *rc)
+bool km_move(struct km_comm *c, const struct km_args *a, struct km_done *d)
 {
 	bool all_to_all = a->call == KM_ALLTOALL || a->call == KM_ALLTOALLV;
 	struct side src, dst;
@@ -244,20 +244,21 @@ bool km_move(struct km_comm *c, const struct km_args *a, size_t *bytes, int *rc)
 	if ((has_root(a->call) && (a->root < 0 || a->root >= c->size)) ||
 	    !fill_side(&src, c, a, true) || !fill_side(&dst, c, a, false))
 		return false;
-	*bytes = src.all > dst.all ? src.all : dst.all;
+	d->could = true;
+	d->bytes = src.all > dst.all ? src.all : dst.all;
 	if (!c->kolo)
 		return false;
-	*rc = open_side(&dst, reads_dst(c, a), c);
-	if (*rc == MPI_SUCCESS)
-		*rc = all_to_all && a->src == MPI_IN_PLACE ? copy_away(&src, &dst, c)
-							   : open_side(&src, true, c);
-	if (*rc != MPI_SUCCESS) /* the others must not wait */
+	d->rc = open_side(&dst, reads_dst(c, a), c);
+	if (d->rc == MPI_SUCCESS)
+		d->rc = all_to_all && a->src == MPI_IN_PLACE ? copy_away(&src, &dst, c)
+							     : open_side(&src, true, c);
+	if (d->rc != MPI_SUCCESS) /* the others must not wait */
 		kolo_comm_abort(c->kolo);
 	else
-		*rc = km_result(c, a->call, on_kolo(c, a, &src, &dst));
-	closed = close_side(&dst, *rc == MPI_SUCCESS, c);
+		d->rc = km_result(c, a->call, on_kolo(c, a, &src, &dst));
+	closed = close_side(&dst, d->rc == MPI_SUCCESS, c);
 	also = close_side(&src, false, c);
-	if (*rc == MPI_SUCCESS)
-		*rc = closed != MPI_SUCCESS ? closed : also;
+	if (d->rc == MPI_SUCCESS)
+		d->rc = closed != MPI_SUCCESS ? closed : also;
 	return true;
 }

@@ -55,43 +55,49 @@ static bool is_empty(const struct km_comm *c)
 	return true;
 }
 
-static void write_one(FILE *out, const struct km_comm *c, const char *name, const char *state)
+static void write_calls(FILE *out, const struct km_comm *c)
 {
-	if (is_empty(c))
-		return;
-	fprintf(out, "# %s: %s\n", name, state);
 	for (int k = 0; k < KM_NCALLS; k++) {
 		const struct km_tally *t = &c->tally[k];
 
-		if (t->calls)
-			fprintf(out, "%-20s %10ld calls %10ld on Kolo %14.0f bytes %10.3f s\n",
-				km_call_name((enum km_call)k), t->calls, t->taken, t->bytes,
-				(double)t->ns / 1e9);
+		if (t->calls == 0)
+			continue;
+		fprintf(out, "%-20s %10ld calls %10ld on Kolo %14.0f bytes %10.3f s",
+			km_call_name((enum km_call)k), t->calls, t->taken, t->bytes,
+			(double)t->ns / 1e9);
+		if (t->could < t->calls)
+			fprintf(out, " (%ld of a type or operation that Kolo leaves to MPI)",
+				t->calls - t->could);
+		fprintf(out, "\n");
 	}
+}
+
+static void write_one(FILE *out, const struct km_comm *c)
+{
+	if (is_empty(c))
+		return;
+	if (c->nfreed)
+		fprintf(out, "# %ld of %d ranks, freed: ", c->nfreed, c->size);
+	else
+		fprintf(out, "# %s, %d ranks: ", *c->name ? c->name : "a communicator", c->size);
+	if (c->joined)
+		fprintf(out, "on Kolo\n");
+	else if (c->why)
+		fprintf(out, "left to MPI: %s\n", c->why);
+	else
+		fprintf(out, "%s\n",
+			km_mode == KM_COUNT ? "counted" : "left to MPI: too little was done");
+	write_calls(out, c);
 }
 
 static void write_all(FILE *out, const struct km_comms *all)
 {
-	char name[MPI_MAX_OBJECT_NAME + 64], state[256];
-
 	fprintf(out, "# kolo_mpi: collectives of rank 0, KOLO_MPI=%s\n",
 		km_mode == KM_COUNT ? "count" : "on");
-	for (const struct km_comm *c = all->first; c; c = c->next) {
-		snprintf(name, sizeof(name), "%s, %d ranks", *c->name ? c->name : "a communicator",
-			 c->size);
-		if (c->kolo)
-			snprintf(state, sizeof(state), "on Kolo");
-		else if (c->why)
-			snprintf(state, sizeof(state), "left to MPI: %s", c->why);
-		else if (km_mode == KM_COUNT)
-			snprintf(state, sizeof(state), "counted");
-		else
-			snprintf(state, sizeof(state), "left to MPI: no more than %ld collectives",
-				 km_calls);
-		write_one(out, c, name, state);
-	}
-	snprintf(name, sizeof(name), "%ld communicators", all->nfreed);
-	write_one(out, &all->freed, name, "freed");
+	for (const struct km_comm *c = all->first; c; c = c->next)
+		write_one(out, c);
+	for (const struct km_comm *c = all->freed; c; c = c->next)
+		write_one(out, c);
 }
 
 void km_report(void)

@@ -329,6 +329,7 @@ help:
 	@echo "make deps         install what building and testing use (apt or dnf; root or sudo)"
 	@echo "make deps WITH=perf   the same, and what make perf compares with: Open MPI, MPICH, fio"
 	@echo "make deps WITH=torch  the same, and torch in a Python of its own, build/torch/venv (3 GB)"
+	@echo "make deps WITH=codes  the same, and programs of MPI that tests run on Kolo (200 MB)"
 	@echo "make deps-all     the same, and what tests try Kolo with: MPI, Fortran, numpy, CMake; Debian's packaging"
 	@echo "make bench        an all-reduce table for 2 ranks"
 	@echo "make train        a GPT on the text of a license, for 2 ranks and a minute; DATA=FILE: another text"

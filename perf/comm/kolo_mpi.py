@@ -1,0 +1,108 @@
+"""What programs of an MPI gain from kolo-mpi: the same MPI with it and without, in turns.
+
+usage: kolo_mpi.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--mpicc COMMAND] [--mpirun COMMAND]
+                   [--library NAME] [COLLECTIVE ...]
+       kolo_mpi.py --codes [--rounds R] [--ranks N] [CODE ...]
+
+COLLECTIVE is one of mpi_collectives.c, by default those that issue most: all_reduce, broadcast, all_gather, reduce_scatter. The
+MPI is Debian's Open MPI, or what --mpicc, --mpirun and --library (its shared library) name; what a call costs more with
+kolo-mpi comes first (mpi_overhead.c).
+
+With --codes: the wall time of real programs (tests/mpi/codes.py), whose figures are compared too. By default all but
+ScaLAPACK's tests, which take half a second each: with Kolo it is 4 ms longer until a program runs, and a join takes 2 to 5.
+
+A pair is the time without over the time with Kolo in one round: above 1 Kolo is faster (pairs.py says when a cell is behind).
+Exit status: 0, or 1 if a cell is behind; run it twice.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [f"{HERE}/../../tests/lib", f"{HERE}/../../tests/mpi"]
+from codes import CODES, differences, is_installed, run  # noqa: E402
+from launch import KOLO_MPI, MPIS  # noqa: E402
+from pairs import measure, report  # noqa: E402
+
+B = os.environ.get("B", "build")
+SIDES = ["MPI", "Kolo"]
+
+
+def output(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} returned {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def arguments():
+    p = argparse.ArgumentParser(description="programs of an MPI with kolo-mpi and without")
+    for name, preset in [("rounds", 15), ("ranks", 2), ("min", 8), ("max", 8 << 20), ("factor", 8)]:
+        p.add_argument(f"--{name}", type=int, default=preset)
+    p.add_argument("--mpicc", default=MPIS["openmpi"].c)
+    p.add_argument("--mpirun", default=" ".join(MPIS["openmpi"].launcher))
+    p.add_argument("--library", default="libmpi.so.40")
+    p.add_argument("--codes", action="store_true")
+    p.add_argument("subjects", nargs="*")
+    return p.parse_intermixed_args()
+
+
+def built(a, name, *more):
+    os.makedirs(f"{B}/perf", exist_ok=True)
+    out = f"{B}/perf/{name}.kolo_mpi"
+    output([*a.mpicc.split(), "-O2", "-Wno-stringop-overflow", "-o", out, f"perf/comm/{name}.c", *more])
+    return out
+
+
+def print_overhead(a):
+    """A program of Kolo's own finds libkolo where kolo-mpi's library does."""
+    program = built(a, "mpi_overhead", "-Iinclude", f"-L{B}", f"-Wl,-rpath,{os.path.abspath(B)}", "-lkolo", "-ldl")
+    print(f"# {output([*a.mpirun.split(), '-n', str(a.ranks), KOLO_MPI, program, a.library]).strip()}")
+
+
+def collectives(a):
+    program = built(a, "mpi_collectives")
+    print_overhead(a)
+    subjects = a.subjects or ["all_reduce", "broadcast", "all_gather", "reduce_scatter"]
+
+    def once(side, collective):
+        text = output([*a.mpirun.split(), "-n", str(a.ranks), *([KOLO_MPI] if side == "Kolo" else []), program, collective, str(a.min),
+                       str(a.max), str(a.factor)])
+        found = (json.loads(line) for line in text.splitlines() if line.startswith("{"))
+        return {(r["bytes"], "in" if r["in_place"] else "out"): r["time_us"] for r in found}
+
+    return subjects, once
+
+
+def codes(a):
+    subjects = a.subjects or [name for name in CODES if not name.startswith("scalapack")]
+    missing = [name for name in subjects if name not in CODES or not is_installed(CODES[name])]
+    if missing:
+        sys.exit(f"not installed: {', '.join(missing)}: make deps WITH=codes")
+    alone = {name: run(CODES[name], a.ranks, kolo=False)[0] for name in subjects}
+
+    def once(side, name):
+        since = time.time()
+        figures, _ = run(CODES[name], a.ranks, kolo=side == "Kolo")
+        seconds = time.time() - since
+        wrong = differences(alone[name], figures)
+        if wrong:
+            sys.exit(f"{name}, {side}: {wrong}")
+        return {("run", ""): seconds * 1e6}
+
+    return subjects, once
+
+
+def main():
+    a = arguments()
+    subjects, once = codes(a) if a.codes else collectives(a)
+    pairs = measure(SIDES, a.rounds, subjects, once)
+    behind = [cell for subject in subjects for cell in report(subject, pairs[subject], names=SIDES)]
+    print("#\n# behind: " + ("; ".join(behind) if behind else "none"))
+    sys.exit(1 if behind else 0)
+
+
+main()

@@ -81,6 +81,15 @@ in_fortran() {
 in_python() {
 	"$python" -W error -m py_compile tools/examples/all_reduce.py
 }
+# All ranks have the same trees, and they have learnt.
+boosts() {
+	for ranks in 1 2 3; do
+		$run -n $ranks "$boosting" tools/examples/lightgbm_rows.py --library "$B/libkolo.so.0" >"$dir/out"
+		cat "$dir/out"
+		[ "$(grep -c "of $ranks: 50 trees, squared error 0.1[0-9]*$" "$dir/out")" = $ranks ]
+		[ "$(sed -n 's/.*squared error//p' "$dir/out" | sort -u | wc -l)" = 1 ]
+	done
+}
 sanitized=${SAN:+"the $SAN sanitizer is not in this language's programs"}
 no_python=$sanitized
 [ -n "$python" ] || no_python="python3 with numpy is missing: make deps-all"
@@ -93,4 +102,12 @@ example C++ "$(missing $CXX)" in_cxx "$dir/cxx"
 example Fortran "${sanitized:-$(missing gfortran)}" in_fortran "$dir/fortran"
 example Python "$no_python" in_python \
 	"$python" tools/examples/all_reduce.py --library "$B/libkolo.so.0"
+boosting=${T_LIGHTGBM:-$python}
+no_boosting=$no_python
+[ -n "$no_python" ] || "$boosting" -c 'import lightgbm' 2>/dev/null || no_boosting="no lightgbm: T_LIGHTGBM names a Python that has it"
+if [ -n "$no_boosting" ]; then
+	skip "$no_boosting" "LightGBM: the example learns the same trees on all of 1, 2 and 3 ranks"
+else
+	try "LightGBM: the example learns the same trees on all of 1, 2 and 3 ranks" boosts
+fi
 finish

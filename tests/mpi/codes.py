@@ -53,6 +53,40 @@ SYSTEMS = f"""'SCALAPACK, LU factorization input file'
 F
 """
 
+# Conjugate gradients on a line of points, some for each rank.
+PYTHON = """import numpy as np
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+n, each = 4096 * comm.size, 4096
+own = slice(comm.rank * each, comm.rank * each + each)
+x, whole, sums = np.zeros(each), np.empty(n), np.empty(1)
+
+
+def dot(a, b):
+    comm.Allreduce(np.array([a @ b]), sums)
+    return sums[0]
+
+
+def times(p):
+    comm.Allgather(p, whole)
+    padded = np.pad(whole, 1)
+    return ((2 + 1e-2) * padded[1:-1] - padded[:-2] - padded[2:])[own]
+
+
+r = np.sin(np.arange(n))[own]
+p, steps, square = r.copy(), 0, dot(r, r)
+while square > 1e-20:
+    q = times(p)
+    a = square / dot(p, q)
+    x, r, steps = x + a * p, r - a * q, steps + 1
+    before, square = square, dot(r, r)
+    p = r + square / before * p
+norm = dot(x, x)
+if comm.rank == 0:
+    print(f"{steps} steps, norm {norm!r}")
+"""
+
 
 class Code(NamedTuple):
     package: str
@@ -128,6 +162,15 @@ def scalapack(_, text):
     return {word: (count, 0) for word, count in counts.items()}
 
 
+def prepare_python(folder, _):
+    with open(f"{folder}/gradients.py", "w") as file:
+        file.write(PYTHON)
+
+
+def python(_, text):
+    return {**found(r"(\d+) steps", text, 0.05), **found(r"norm (?:np\.float64\()?([\d.e+-]+)", text, 1e-8)}
+
+
 def prepare_systems(folder, nranks):
     with open(f"{folder}/LU.dat", "w") as file:
         file.write(SYSTEMS.format(nranks=nranks))
@@ -147,6 +190,7 @@ CODES = {
     "espresso": Code("quantum-espresso", "openmpi", ["pw.x", "-in", "silicon.in"], prepare_espresso, espresso),
     "lammps": Code("lammps", "openmpi", ["lmp", "-in", "in.peptide"], prepare_lammps, lammps),
     "elasticity": Code("fenicsx-performance-tests", "openmpi", [*FENICSX, *ELASTICITY], nothing, fenicsx, most=2),
+    "mpi4py": Code("python3-mpi4py", "openmpi", ["/usr/bin/python3", "gradients.py"], prepare_python, python),
     "systems": Code("scalapack-mpi-test", "openmpi", [f"{SCALAPACK}/openmpi-tests/xdlu"], prepare_systems, scalapack),
     "poisson": Code("fenicsx-performance-tests", "openmpi", [*FENICSX, *POISSON], nothing, fenicsx, most=2),
 }
@@ -175,6 +219,8 @@ for flavour in "openmpi", "mpich":
 # ---- Running -----------------------------------------------------------------------------------------------------------------------------
 
 def is_installed(code):
+    if code.package == "python3-mpi4py" and not os.path.isdir("/usr/lib/python3/dist-packages/mpi4py"):
+        return False
     inputs = EXAMPLES.get(code.words[0] if code.words[0] != "lmp" else "lammps")
     return is_there(code.abi) and bool(shutil.which(code.words[0])) and (not inputs or os.path.exists(inputs))
 

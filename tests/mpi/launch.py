@@ -20,6 +20,7 @@ MPIS = {
     "openmpi": Mpi("mpicc.openmpi", "mpif90.openmpi", ["mpirun.openmpi", *ROOT, "--oversubscribe", "--bind-to", "none", "--mca",
                                                       "oob_tcp_if_include", "lo", "--mca", "btl", "self,vader"]),
     "mpich": Mpi("mpicc.mpich", "mpif90.mpich", ["mpiexec.mpich", "-launcher", "fork", "-iface", "lo"]),
+    "standard": Mpi("mpicc_abi", "", ["mpiexec.hydra", "-launcher", "fork", "-iface", "lo"]),  # an MPICH of 4.3 or later in PATH
 }
 
 

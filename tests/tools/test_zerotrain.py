@@ -119,7 +119,7 @@ def it_learns_and_writes():
 
 def gradients_of(*program, **kwargs):
     done = run(*program, **kwargs)
-    if "No module named 'torch'" in done.stderr:
+    if "No module named 'torch" in done.stderr: # or torch.nn: the folder beside this file has the name too
         raise Skip("torch is not installed (package python3-torch)")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

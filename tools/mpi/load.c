@@ -19,6 +19,8 @@ void (*km_mpi_progress)(void);
 #include "tools/mpi/symbols.h"
 #undef S
 static const char *const libraries[] = { "libmpi.so.40" };
+#elif defined(MPI_ABI_VERSION)
+static const char *const libraries[] = { "libmpi_abi.so.1" };
 #else
 static const char *const libraries[] = { "libmpi.so.12", "libmpich.so.12" };
 #endif

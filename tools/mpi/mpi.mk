@@ -3,10 +3,11 @@
 # here, or two, as it is installed.
 OPENMPI_CFLAGS ?= $(shell pkg-config --cflags ompi-c 2>/dev/null)
 MPICH_CFLAGS   ?= $(shell pkg-config --cflags mpich 2>/dev/null)
-MPI_ABIS       := $(if $(OPENMPI_CFLAGS),openmpi) $(if $(MPICH_CFLAGS),mpich)
+STANDARD_CFLAGS ?= $(filter -I% -D%,$(shell mpicc_abi -show 2>/dev/null))
+MPI_ABIS       := $(if $(OPENMPI_CFLAGS),openmpi) $(if $(MPICH_CFLAGS),mpich) $(if $(STANDARD_CFLAGS),standard)
 MPI_LIBS       := $(MPI_ABIS:%=$B/mpi/libkolo_mpi_%.so)
 MPI_SOURCES    := $(wildcard tools/mpi/*.c)
-mpi_cflags      = $(patsubst -I%,-isystem %,$(if $(filter openmpi,$1),$(OPENMPI_CFLAGS),$(MPICH_CFLAGS)))
+mpi_cflags      = $(patsubst -I%,-isystem %,$(if $(filter openmpi,$1),$(OPENMPI_CFLAGS),$(if $(filter mpich,$1),$(MPICH_CFLAGS),$(STANDARD_CFLAGS))))
 
 lib: $(MPI_LIBS)
 define mpi_library

@@ -1,6 +1,4 @@
-/* What belongs to a communicator of MPI (km_enter), when it tries to join a ring, and how that
- * ends.
- */
+/* What belongs to a communicator of MPI (km_enter): when it tries to join a ring, and its end. */
 #include "tools/mpi/inside.h"
 
 #include <pthread.h>

@@ -9,18 +9,20 @@ MPI_LIBS       := $(MPI_ABIS:%=$B/mpi/libkolo_mpi_%.so)
 MPI_SOURCES    := $(wildcard tools/mpi/*.c)
 mpi_cflags      = $(patsubst -I%,-isystem %,$(if $(filter openmpi,$1),$(OPENMPI_CFLAGS),$(if $(filter mpich,$1),$(MPICH_CFLAGS),$(STANDARD_CFLAGS))))
 
-lib: $(MPI_LIBS)
+lib: $(MPI_LIBS) $(if $(MPI_LIBS),$B/mpi/kolo-mpi)
+$B/mpi/kolo-mpi: tools/mpi/kolo-mpi
+	@mkdir -p $(@D)
+	@cp $< $@
 define mpi_library
 $B/mpi/$1/%.o: tools/mpi/%.c $B/flags
 	@mkdir -p $$(@D)
 	$$(call say,CC  )
 	$$Q$$(CC) $$(ALL_CFLAGS) -fvisibility=default -ftls-model=initial-exec $(call mpi_cflags,$1) -c -o $$@ $$<
-$B/mpi/libkolo_mpi_$1.so: $(MPI_SOURCES:tools/mpi/%.c=$B/mpi/$1/%.o) tools/mpi/mpi.map tools/mpi/kolo-mpi $B/libkolo.so.$(SOVERSION)
+$B/mpi/libkolo_mpi_$1.so: $(MPI_SOURCES:tools/mpi/%.c=$B/mpi/$1/%.o) tools/mpi/mpi.map $B/libkolo.so.$(SOVERSION)
 	$$(call say,LINK)
 	$$Q$$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo_mpi_$1.so -Wl,--version-script=tools/mpi/mpi.map -Wl,-z,nodelete \
 		$(if $(SAN),,-Wl,-z,defs) '-Wl,-rpath,$$$$ORIGIN/..:$$$$ORIGIN/../..' $$(LDFLAGS) -o $$@ $$(filter %.o,$$^) \
 		$B/libkolo.so.$(SOVERSION) -lpthread -ldl
-	@cp tools/mpi/kolo-mpi $$(@D)/
 -include $(MPI_SOURCES:tools/mpi/%.c=$B/mpi/$1/%.d)
 endef
 $(foreach abi,$(MPI_ABIS),$(eval $(call mpi_library,$(abi))))

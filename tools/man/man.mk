@@ -6,7 +6,7 @@ HEADERS := $(patsubst %,include/kolo/%.h,kolo kolo_mailbox kolo_cuda kolo_zero k
 .PHONY: man install-man
 all: man
 man: $B/man/made
-$B/man/made: $(HEADERS) README.md $(TOOL_BINARIES) $(NCCL_LIB) $(wildcard tools/man/*.pm) tools/man/pages
+$B/man/made: $(HEADERS) README.md $(TOOL_BINARIES) $(NCCL_LIB) $(if $(MPI_LIBS),$B/mpi/kolo-mpi) $(wildcard tools/man/*.pm) tools/man/pages
 	$(call say,MAN )
 	$Qtools/man/pages $B/man $(VERSION) $(subst $(space),$(comma),$(HEADERS)) README.md $(TOOL_BINARIES) $B/nccl/kolo-nccl $(if $(MPI_LIBS),$B/mpi/kolo-mpi)
 	@touch $@

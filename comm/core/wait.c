@@ -13,18 +13,18 @@
 #include <unistd.h>
 
 enum {
-	MAX_SLEEP_US = 1000,    /* if no bell may end it */
-	BELL_SLEEP_US = 8000,   /* if one does; a rank that rings just before is missed */
-	FAR_SLEEP_US = 250,     /* at least, if what ends the wait may come from another host */
-	PROGRESS_US = 100,      /* at most, if another library on the thread is to go on */
-	PROGRESS_NS = 20000,    /* at least, between its turns */
-	LONG_YIELD_NS = 200000, /* of a core that many others use */
-	LOOK_MS = 10,           /* between looks at the lifelines, a system call each */
-	SAY_MS = 100,           /* of waiting before other hosts learn that this rank waits */
-	AGAIN_MS = 500,         /* until other hosts learn it again */
-	STALE_MS = 2000,        /* after which news from another host is old */
-	ARRIVE_MS = 1000,       /* for what a rank of another host sent before it died */
-	CIRCLE_MS = 200,        /* until a circle of waits is believed */
+	MAX_SLEEP_US = 1000,      /* if no bell may end it */
+	BELL_SLEEP_US = 8000,     /* if one does; a rank that rings just before is missed */
+	FAR_SLEEP_US = 250,       /* at least, if what ends the wait may come from another host */
+	PROGRESS_SLEEP_US = 100,  /* at most, if another library on the thread is to go on */
+	PROGRESS_TURN_NS = 20000, /* at least, from one turn of that library to the next */
+	LONG_YIELD_NS = 200000,   /* of a core that many others use */
+	LOOK_MS = 10,             /* between looks at the lifelines, a system call each */
+	SAY_MS = 100,             /* of waiting before other hosts learn that this rank waits */
+	AGAIN_MS = 500,           /* until other hosts learn it again */
+	STALE_MS = 2000,          /* after which news from another host is old */
+	ARRIVE_MS = 1000,         /* for what a rank of another host sent before it died */
+	CIRCLE_MS = 200,          /* until a circle of waits is believed */
 	DIAL_MS = 500,  /* between checks of a rank without a lifeline, some system calls each */
 	PAUSE_MS = 1000 /* between two looks at the clock: this process was not running */
 };
@@ -39,7 +39,7 @@ struct ko_wait_state {
 	int64_t since;         /* beginning of the wait; pauses of this process are added */
 	int64_t last;          /* last look at the clock */
 	int64_t looked;        /* last look at the lifelines */
-	int64_t progressed;    /* in ns: its last turn, or the beginning */
+	int64_t progressed;    /* in ns: last turn of another library, or the beginning */
 	int64_t dialled;       /* last check of a rank without a lifeline */
 	int64_t said;          /* other hosts learnt last that this rank waits; 0: not yet */
 	int64_t missed;        /* a rank without a lifeline was first found to be gone; 0: never */
@@ -454,7 +454,7 @@ static void give_core_away(const struct ko_wait_state *w, int64_t waited_ms)
 	int64_t us = waited_ms * 1000 / 16, most = hears_bell(w) ? BELL_SLEEP_US : MAX_SLEEP_US;
 
 	if (ko_progress_has(&c->progress))
-		most = PROGRESS_US;
+		most = PROGRESS_SLEEP_US;
 	if (us < 1 || (us < FAR_SLEEP_US && c->spread && c->yield_ns < LONG_YIELD_NS))
 		yield(c);
 	else
@@ -471,7 +471,7 @@ static void make_progress(struct ko_wait_state *w)
 	if (!ko_progress_has(&w->comm->progress))
 		return;
 	now = ko_now_ns();
-	if (now - w->progressed < PROGRESS_NS)
+	if (now - w->progressed < PROGRESS_TURN_NS)
 		return;
 	ko_progress_make(&w->comm->progress);
 	w->progressed = now;

@@ -265,10 +265,10 @@ struct kolo_comm_attr {
 	 * must have equally many ranks. In a group ranks stand by their numbers */
 	uint64_t group;
 	/* A thread that waits in a call on this communicator calls it, with progress_arg: first
-	 * after 20 us, then every 20 to 100 us. So another library that works only
-	 * in its own calls, like most MPIs, goes on meanwhile. While communicators or memory are
-	 * made it is called every ms, and threads of queues never call it. A communicator split
-	 * from this one has it too. NULL: none */
+	 * after 20 us, then every 20 to 100 us. So another library that works only in its own
+	 * calls, like most MPIs, goes on meanwhile. While communicators or memory are made it is
+	 * called every ms, and threads of queues never call it. A communicator split from this one
+	 * has it too. NULL: none */
 	kolo_progress_fn *progress;
 	void *progress_arg;
 	uint64_t reserved[1]; /* must be zero */

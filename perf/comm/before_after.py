@@ -14,24 +14,15 @@ a size, in place or not (pairs.py says when it is behind). Prints every cell, th
 geometric mean per collective. Exit status: 0, or 1 if any cell is behind; run it twice.
 """
 import argparse
-import json
 import re
 import statistics
-import subprocess
 import sys
 
-from pairs import measure, report
+from pairs import measure, output, report, times
 
 COLLECTIVES = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "all_to_all", "gather",
                "scatter", "send_recv", "barrier"]
 DATA = "/usr/share/common-licenses/GPL-3"
-
-
-def output(command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} returned {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def bench(build, collective, a):
@@ -41,9 +32,7 @@ def bench(build, collective, a):
         options += ["-i", str(a.iterations)]
     if a.with_barrier:
         options.append("--with-barrier")
-    text = output([f"{build}/ringbench", collective, *options, "--json", "-"])
-    found = (json.loads(line) for line in text.splitlines() if line.startswith("{"))
-    return {(r["bytes"], "in" if r["in_place"] else "out"): r["time_us"] for r in found}
+    return times(output([f"{build}/ringbench", collective, *options, "--json", "-"]))
 
 
 def train(build, stage, a):

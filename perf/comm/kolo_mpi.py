@@ -15,9 +15,7 @@ A pair is the time without over the time with Kolo in one round: above 1 Kolo is
 Exit status: 0, or 1 if a cell is behind; run it twice.
 """
 import argparse
-import json
 import os
-import subprocess
 import sys
 import time
 
@@ -25,17 +23,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [f"{HERE}/../../tests/lib", f"{HERE}/../../tests/mpi"]
 from codes import CODES, differences, is_installed, run  # noqa: E402
 from launch import KOLO_MPI, MPIS  # noqa: E402
-from pairs import measure, report  # noqa: E402
+from pairs import measure, output, report, times  # noqa: E402
 
 B = os.environ.get("B", "build")
 SIDES = ["MPI", "Kolo"]
-
-
-def output(command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} returned {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def arguments():
@@ -58,7 +49,7 @@ def built(a, name, *more):
 
 
 def print_overhead(a):
-    """A program of Kolo's own finds libkolo where kolo-mpi's library does."""
+    """The program calls Kolo too: it is linked with the libkolo that kolo-mpi has."""
     program = built(a, "mpi_overhead", "-Iinclude", f"-L{B}", f"-Wl,-rpath,{os.path.abspath(B)}", "-lkolo", "-ldl")
     print(f"# {output([*a.mpirun.split(), '-n', str(a.ranks), KOLO_MPI, program, a.library]).strip()}")
 
@@ -69,10 +60,8 @@ def collectives(a):
     subjects = a.subjects or ["all_reduce", "broadcast", "all_gather", "reduce_scatter"]
 
     def once(side, collective):
-        text = output([*a.mpirun.split(), "-n", str(a.ranks), *([KOLO_MPI] if side == "Kolo" else []), program, collective, str(a.min),
-                       str(a.max), str(a.factor)])
-        found = (json.loads(line) for line in text.splitlines() if line.startswith("{"))
-        return {(r["bytes"], "in" if r["in_place"] else "out"): r["time_us"] for r in found}
+        return times(output([*a.mpirun.split(), "-n", str(a.ranks), *([KOLO_MPI] if side == "Kolo" else []), program, collective,
+                             str(a.min), str(a.max), str(a.factor)]))
 
     return subjects, once
 

@@ -1,6 +1,6 @@
 /* What kolo-mpi adds to a call, in nanoseconds: 8 bytes are summed by Kolo's own call and by
  * MPI_Allreduce on Kolo, in turns; and a call that stays with MPI is made as programs make it, and
- * at the MPI itself. Medians of the median of 21 turns; the least of all ranks.
+ * at the MPI itself. The median of 21 turns, on the rank where it is least.
  *
  * usage: mpirun -n N kolo-mpi mpi_overhead LIBRARY   (the MPI's, as libmpi.so.40) */
 #include <mpi.h>

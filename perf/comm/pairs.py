@@ -4,9 +4,24 @@ changes it for both.
 A pair is the time of the first side over the time of the second in one round: above 1 the second is faster. A cell is behind if the
 95 % interval of its median pair lies wholly below 1: the interval between the order statistics that the binomial distribution
 gives. One cell in forty is behind by chance."""
+import json
 import math
 import statistics
+import subprocess
 import sys
+
+
+def output(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} returned {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def times(text):
+    """{(bytes, place): microseconds} of what ringbench, or mpi_collectives.c, printed."""
+    found = (json.loads(line) for line in text.splitlines() if line.startswith("{"))
+    return {(r["bytes"], "in" if r["in_place"] else "out"): r["time_us"] for r in found}
 
 
 def interval(values):

@@ -65,7 +65,7 @@ static bool describe(MPI_Datatype mpi, enum kind kind, bool is_signed, struct kn
 	}
 }
 
-static bool find_type(MPI_Datatype mpi, struct known *out)
+static bool look_up(MPI_Datatype mpi, struct known *out)
 {
 	const struct {
 		MPI_Datatype mpi;
@@ -115,20 +115,25 @@ static bool find_type(MPI_Datatype mpi, struct known *out)
 		{ MPI_COMPLEX8, COMPLEX, true },
 		{ MPI_COMPLEX16, COMPLEX, true },
 	};
+
+	for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++)
+		if (all[k].mpi == mpi)
+			return describe(mpi, all[k].kind, all[k].is_signed, out);
+	return false;
+}
+
+/* Most calls name the type of the one before. */
+static bool find_type(MPI_Datatype mpi, struct known *out)
+{
 	static _Thread_local struct known last;
 	static _Thread_local bool valid;
 
 	if (mpi == MPI_DATATYPE_NULL)
 		return false;
-	for (size_t k = 0; !(valid && last.mpi == mpi); k++) {
-		if (k == sizeof(all) / sizeof(all[0]))
-			return false;
-		if (all[k].mpi == mpi &&
-		    !(valid = describe(mpi, all[k].kind, all[k].is_signed, &last)))
-			return false;
-	}
+	if (!valid || last.mpi != mpi)
+		valid = look_up(mpi, &last);
 	*out = last;
-	return true;
+	return valid;
 }
 
 static bool find_op(MPI_Op mpi, enum kolo_op *out)

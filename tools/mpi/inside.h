@@ -113,9 +113,9 @@ int km_result(struct km_comm *c, enum km_call call, int rc);
 /* ---- rings.c: Kolo's communicators --------------------------------------------------------------
  */
 
-/* All ranks of a communicator are in the same collective. It gets a ring that others of the same
- * ranks have, or a new one if what it has done on the rank that did least was worth one, or if
- * KOLO_MPI_CALLS says so. Whatever fails, all ranks stay with MPI. */
+/* All ranks of a communicator are in the same collective. If others of the same ranks have a ring,
+ * it gets that. Else it gets a new one if its rank of least weight has done enough, or if
+ * KOLO_MPI_CALLS is set. Whatever fails, all ranks stay with MPI. */
 void km_try_to_join(struct km_comm *c);
 
 /* A communicator no longer uses its ring; NULL is none. Waits for no other rank. */

@@ -5,7 +5,7 @@
 #include "comm/core/call.h"
 
 /* Does the call on this thread, or records it if its queue is a stream. Its turn has come, and its
- * arguments have been checked. `red`: what ko_comm_reducer returned at the time of the call; NULL:
+ * arguments have been checked. `red`: what ko_op_reducer returned at the time of the call; NULL:
  * that is now. Errors: the operation's. */
 int ko_call_perform(const struct ko_call *call, const struct ko_reducer *red);
 

@@ -36,7 +36,9 @@ static struct ko_vectors vectors(const struct ko_run *run, size_t n)
 {
 	size_t stride = KO_BOARD_CELLS * run->comm->board->cell_len;
 
-	return (struct ko_vectors){ payload(run, 0, n), stride, &cell_of(run, 0)->scalar, stride };
+	return (struct ko_vectors){ payload(run, 0, n), stride,
+				    ko_run_scalar(run, &cell_of(run, 0)->scalar),
+				    run->red.how == KO_MADE ? 0 : stride };
 }
 
 /* Counts n elements read in each of the others' cells. */
@@ -49,7 +51,7 @@ static void count_read(struct ko_run *run, size_t n)
 static void keep(const struct ko_run *run, void *dst, const void *src, size_t n)
 {
 	if (n)
-		run->copy(dst, src, n, NULL);
+		run->copy(dst, src, n, &run->red.s);
 }
 
 /* Copies elements `from` of the n that `rank` gave to dst. */
@@ -140,7 +142,7 @@ static int broadcast(struct ko_run *run, const void *src, void *dst)
 	rc = mine ? write_cell(run, src, n) : ko_turn_wait(run, root);
 	if (rc < 0 || n == 0)
 		return rc;
-	run->copy(dst, mine ? src : payload(run, root, n), n, NULL);
+	run->copy(dst, mine ? src : payload(run, root, n), n, &run->red.s);
 	if (!mine)
 		run->comm->board->received += n * run->size;
 	return 0;

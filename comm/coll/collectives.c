@@ -5,6 +5,7 @@
 #include "comm/base/clock.h"
 #include "comm/coll/algorithms.h"
 #include "comm/core/learn.h"
+#include "comm/core/ops.h"
 #include "comm/memory/board.h"
 #include "comm/memory/window.h"
 #include "comm/rings/moves.h"
@@ -162,6 +163,14 @@ static int32_t hash_counts(const struct ko_call *call)
 	return (int32_t)hash;
 }
 
+/* How a descriptor names the op. */
+static uint8_t op_of(const struct ko_call *call, const struct ko_reducer *red)
+{
+	if ((int)call->op < KO_OP_FIRST)
+		return (uint8_t)call->op;
+	return red->how == KO_MADE ? KO_DESC_MADE : KO_DESC_PREMUL;
+}
+
 void ko_collective_plan(struct ko_run *run, const struct ko_call *call,
 			const struct ko_reducer *red, size_t slot_len)
 {
@@ -170,15 +179,15 @@ void ko_collective_plan(struct ko_run *run, const struct ko_call *call,
 
 	*run = (struct ko_run){ .comm = c,
 				.size = size,
-				.copy = ko_copy(call->type),
-				.red = red ? *red : ko_comm_reducer(c, call->op, call->type),
+				.red = red ? *red : ko_op_reducer(c, call->op, call->type),
 				.moves = &ko_moves_now };
+	run->copy = run->red.how == KO_MADE ? run->red.first : ko_copy(call->type);
 	run->desc = (struct ko_desc){
 		.n = call->n,
 		.root = call->root,
 		.coll = (uint8_t)call->coll,
 		.type = (uint8_t)call->type,
-		.op = (uint8_t)((int)call->op < KO_OP_FIRST ? call->op : KO_OP_PREMUL),
+		.op = op_of(call, &run->red),
 		.how = call->uneven ? KO_UNEVEN : 0,
 	};
 	if (call->uneven) {
@@ -190,6 +199,10 @@ void ko_collective_plan(struct ko_run *run, const struct ko_call *call,
 		run->plan.count = call->n;
 	} else {
 		run->plan = ko_plan_make(call->coll, call->n, size, c->nranks, slot_len);
+	}
+	if (ko_type_is_bytes(call->type)) {
+		run->desc.type = KO_DESC_BYTES;
+		run->desc.n |= (uint64_t)size << KO_DESC_SIZE;
 	}
 }
 
@@ -272,7 +285,7 @@ static void compute_alone(struct ko_run *run, const void *src, void *dst)
 		run->red.first(dst, src, n, &run->red.s);
 		run->red.finish(dst, dst, n, &run->red.s);
 	} else {
-		run->copy(dst, src, n, NULL);
+		run->copy(dst, src, n, &run->red.s);
 	}
 }
 

@@ -23,7 +23,7 @@ static inline bool ko_collective_takes(const struct ko_call *call)
 	return call->coll < KO_NCOLLS || ko_collective_takes_parts(call);
 }
 
-/* Does all of a collective, on the calling thread. `red` is what ko_comm_reducer returned when the
+/* Does all of a collective, on the calling thread. `red` is what ko_op_reducer returned when the
  * user called; the arguments were checked then. NULL: the user calls now, and they are checked
  * here. Errors: those of the public calls. */
 int ko_collective(const struct ko_call *call, const struct ko_reducer *red);

@@ -173,7 +173,7 @@ static void put(const struct direct *d, char *to, const char *from, size_t n)
 	if (d->run->stores == KO_STREAMING && to != from)
 		ko_stream_copy(to, from, bytes_of(d, n));
 	else
-		d->run->copy(to, from, n, NULL);
+		d->run->copy(to, from, n, &d->run->red.s);
 }
 
 /* to = n elements of a buffer of `rank`, from `first` on. */
@@ -226,7 +226,8 @@ static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, 
 
 	for (int k = 1; k <= nranks; k++) {
 		int r = (owner + k) % nranks;
-		const struct ko_cell *cell = ko_board_cell(c->board, d->turn, r);
+		const union ko_scalar *s =
+			ko_run_scalar(d->run, &ko_board_cell(c->board, d->turn, r)->scalar);
 		char *room = k == 1 ? partial_room : c->scratch + LARGE_CHUNK;
 		char *sum = k == nranks ? acc : partial_room;
 		const char *own = r == c->rank
@@ -236,9 +237,9 @@ static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, 
 		if (rc < 0)
 			return rc;
 		if (k > 1)
-			red->combine(sum, partial, own, n, &cell->scalar);
+			red->combine(sum, partial, own, n, s);
 		else if (red->first != d->run->copy)
-			red->first(sum, own, n, &cell->scalar);
+			red->first(sum, own, n, s);
 		partial = k == 1 && red->first == d->run->copy ? own : sum;
 	}
 	red->finish(acc, acc, n, &red->s);
@@ -260,7 +261,8 @@ static int add_chunk_as_tree(const struct direct *d, size_t first, size_t n, cha
 
 		if (rc < 0)
 			return rc;
-		ko_tree_add(&t, value, &ko_board_cell(c->board, d->turn, r)->scalar);
+		ko_tree_add(&t, value,
+			    ko_run_scalar(d->run, &ko_board_cell(c->board, d->turn, r)->scalar));
 	}
 	return 0;
 }

@@ -156,7 +156,7 @@ static int scatter(struct doubling *d, void *dst)
 	if (!leads && own.n)
 		ko_leaders_add(l, ko_leaders_leader(l, l->group), false, dst, own.n);
 	if (leads && own.n)
-		run->copy(dst, d->sum + own.first * run->size, own.n, NULL);
+		run->copy(dst, d->sum + own.first * run->size, own.n, &run->red.s);
 	return ko_leaders_do(l);
 }
 
@@ -170,7 +170,7 @@ static int hand_out(struct doubling *d, void *dst)
 	if (run->desc.coll == KO_REDUCE_SCATTER)
 		return scatter(d, dst);
 	if (takes && run->plan.count)
-		run->copy(dst, d->sum, run->plan.count, NULL);
+		run->copy(dst, d->sum, run->plan.count, &run->red.s);
 	return l->root_group < 0 ? ko_leaders_hand_out(l, dst, run->plan.count) : 0;
 }
 

@@ -38,7 +38,7 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 /* An op made at run time may have another factor on each rank, and no factors are sent here. */
 static bool takes(const struct ko_run *run)
 {
-	return run->desc.op != KO_OP_PREMUL;
+	return run->desc.op != KO_DESC_PREMUL;
 }
 
 /* A barrier is an exchange of nothing. */
@@ -50,7 +50,7 @@ static int exchange(struct ko_run *run, const void *src, void *dst)
 	int rc;
 
 	if (n) /* dst may be src, and written before all of it has gone */
-		run->copy(c->scratch + (size_t)c->rank * len, src, n, NULL);
+		run->copy(c->scratch + (size_t)c->rank * len, src, n, &run->red.s);
 	rc = ko_bruck_gather(run, c->scratch, n);
 	if (rc < 0)
 		return rc;

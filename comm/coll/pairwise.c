@@ -53,7 +53,7 @@ static int begin(struct pairwise *p, struct ko_run *run, const void *src, void *
 				.src = src,
 				.dst = dst,
 				.part = ko_transfers_run(run),
-				.scales = run->desc.op == KO_OP_PREMUL };
+				.scales = run->desc.op == KO_DESC_PREMUL };
 	cut(p);
 	p->all = ko_transfers_room(run->comm, 4 * (size_t)run->comm->nranks);
 	return p->all ? 0

@@ -246,7 +246,7 @@ static void pack(const struct partials *p, int before, int far, char *message)
 
 		if (n)
 			p->run->copy(before ? share(p, k) : message, before ? message : share(p, k),
-				     n, NULL);
+				     n, &p->run->red.s);
 		message += n * p->run->size;
 	}
 }
@@ -287,7 +287,7 @@ static int share_out(struct partials *p)
 
 		if (count_of(p, group))
 			p->run->copy(share(p, k), bytes_at(p, p->sum, first_of(p, group)),
-				     count_of(p, group), NULL);
+				     count_of(p, group), &p->run->red.s);
 	}
 	return exchange_shares(p);
 }
@@ -369,7 +369,7 @@ static void place_group(const struct partials *p, int group, const char *element
 		struct ko_piece q = block_at(p, group, i);
 
 		if (q.n)
-			run->copy(ko_at_mut(run, dst, q.first), elements, q.n, NULL);
+			run->copy(ko_at_mut(run, dst, q.first), elements, q.n, &run->red.s);
 		elements += q.n * run->size;
 	}
 }
@@ -413,7 +413,7 @@ static int scatter(struct partials *p, const char *results, void *dst)
 	for (int i = 0; leads && i < l->size; i++) {
 		n = count_of_result(p, i);
 		if (n && i == l->me)
-			p->run->copy(dst, results, n, NULL);
+			p->run->copy(dst, results, n, &p->run->red.s);
 		else if (n)
 			ko_leaders_add(l, ko_leaders_rank(l, l->group, i), true, results, n);
 		results += n * p->run->size;
@@ -451,7 +451,7 @@ static int reduction(struct partials *p, const void *src, void *dst)
 
 	if (leads)
 		run->copy(bytes_at(p, p->values, (size_t)p->l.me * p->plan.count), src,
-			  p->plan.count, NULL);
+			  p->plan.count, &run->red.s);
 	rc = ko_leaders_collect(&p->l, src, p->values, p->plan.count);
 	if (rc == 0 && leads)
 		rc = reduce_between(p, &own);
@@ -471,7 +471,7 @@ static int all_gather(struct partials *p, const void *src, void *dst)
 	int rc;
 
 	if (leads)
-		p->run->copy(p->values, src, own, NULL); /* it leads: its number is 0 */
+		p->run->copy(p->values, src, own, &p->run->red.s); /* it leads: its number is 0 */
 	rc = ko_leaders_collect(&p->l, src, p->values, own);
 	if (rc == 0 && leads)
 		rc = gather_all(p, p->values);
@@ -508,7 +508,8 @@ static void copy_share(const struct partials *p, int k, bool has_come)
 			size_t vector = (size_t)(has_come ? to : from) * p->plan.count;
 			char *block = bytes_at(p, p->values, vector + q.first);
 
-			p->run->copy(has_come ? block : at, has_come ? at : block, q.n, NULL);
+			p->run->copy(has_come ? block : at, has_come ? at : block, q.n,
+				     &p->run->red.s);
 			at += q.n * p->run->size;
 		}
 }
@@ -519,7 +520,7 @@ static int all_to_all(struct partials *p, const void *src, void *dst)
 	int rc;
 
 	if (leads)
-		p->run->copy(p->values, src, p->plan.count, NULL); /* its number is 0 */
+		p->run->copy(p->values, src, p->plan.count, &p->run->red.s); /* its number is 0 */
 	rc = ko_leaders_collect(&p->l, src, p->values, p->plan.count);
 	for (int k = 0; rc == 0 && leads && k < p->l.ngroups; k++)
 		copy_share(p, k, false);
@@ -762,17 +763,19 @@ static struct ko_estimate shares_cost(enum ko_coll coll, const struct ko_costs *
 	return estimate(coll, costs, hops + passing, hops / 2 + (h - 1) / h);
 }
 
-/* No factors are sent, and parts of an all-gather may be uneven. */
+/* No factors are sent, parts of an all-gather may be uneven, and the room beside the vectors is for
+ * elements of Kolo's types. */
 static bool partials_takes(const struct ko_run *run)
 {
-	return run->desc.op != KO_OP_PREMUL &&
+	return run->desc.op != KO_DESC_PREMUL && run->size <= KO_MAX_SIZE &&
 	       (run->desc.coll != KO_ALL_GATHER || !(run->desc.how & KO_UNEVEN));
 }
 
 /* One group's elements may be all of an uneven vector. */
 static bool shares_takes(const struct ko_run *run)
 {
-	return run->desc.op != KO_OP_PREMUL && !(run->desc.how & KO_UNEVEN);
+	return run->desc.op != KO_DESC_PREMUL && run->size <= KO_MAX_SIZE &&
+	       !(run->desc.how & KO_UNEVEN);
 }
 
 const struct ko_algorithm_ops ko_partials_ops = {

@@ -1,5 +1,6 @@
 /* Checks the arguments of a call before anything is done (ko_call_check). */
 #include "comm/core/call.h"
+#include "comm/core/ops.h"
 #include "comm/sys/queue.h"
 
 /* What an operation reads and writes in this rank's buffers. */
@@ -126,6 +127,37 @@ static int check_counts(const struct ko_call *call)
 	return 0;
 }
 
+/* Does the type have the op? */
+static int check_op(const struct ko_call *call, const char *suffix)
+{
+	const char *op = kolo_op_name(call->op), *type = kolo_type_name(call->type);
+	int rank = call->comm->rank;
+
+	if (!ko_coll_reduces((int)call->coll)) {
+		if (!ko_type_is_bytes(call->type))
+			return 0;
+		return ko_fail(
+			KOLO_EINVAL,
+			"rank %d: kolo_%s%s: a type of kolo_type_bytes is for reductions: want "
+			"KOLO_U8, and %zu times as many elements",
+			rank, name_of(call), suffix, kolo_type_size(call->type));
+	}
+	if (!op && !ko_op_is_made(call->comm, call->op, call->type))
+		return ko_fail(KOLO_EINVAL,
+			       "rank %d: kolo_%s%s: %d is no op for %s on this communicator", rank,
+			       name_of(call), suffix, call->op, type);
+	if (!op && call->queue && call->queue->stream && ko_op_calls(call->comm, call->op))
+		return ko_fail(
+			KOLO_EINVAL,
+			"rank %d: kolo_%s%s on a stream: an op of kolo_op_create runs on the "
+			"host; call it without a stream",
+			rank, name_of(call), suffix);
+	if (op && !ko_type_has_op(call->type, call->op))
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %s has no op %s", rank,
+			       name_of(call), suffix, type, op);
+	return 0;
+}
+
 int ko_call_check(const struct ko_call *call)
 {
 	const char *suffix = call->uneven ? "_v" : "";
@@ -136,19 +168,8 @@ int ko_call_check(const struct ko_call *call)
 	if (!kolo_type_size(call->type))
 		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %d is no type", call->comm->rank,
 			       name_of(call), suffix, (int)call->type);
-	if (ko_coll_reduces((int)call->coll) && !kolo_op_name(call->op) &&
-	    !ko_comm_premul(call->comm, call->op, call->type))
-		return ko_fail(KOLO_EINVAL,
-			       "rank %d: kolo_%s%s: %d is no op for %s on this communicator",
-			       call->comm->rank, name_of(call), suffix, call->op,
-			       kolo_type_name(call->type));
-	if (ko_coll_reduces((int)call->coll) && kolo_op_name(call->op) &&
-	    !ko_type_has_op(call->type, call->op))
-		return ko_fail(
-			KOLO_EINVAL,
-			"rank %d: kolo_%s%s: %s is for integer types, and the elements are %s",
-			call->comm->rank, name_of(call), suffix, kolo_op_name(call->op),
-			kolo_type_name(call->type));
+	if ((rc = check_op(call, suffix)) < 0)
+		return rc;
 	if ((rc = check_root(call, suffix)) < 0 || (rc = check_counts(call)) < 0)
 		return rc;
 	if (!fits(call, call->counts) || (call->received && !fits(call, call->received)))

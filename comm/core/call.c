@@ -3,6 +3,8 @@
  * of (ko_call_messages). */
 #include "comm/core/call.h"
 
+#include "comm/core/ops.h"
+
 #include <string.h>
 
 bool ko_call_is_known(const struct ko_call *call)
@@ -124,7 +126,11 @@ void ko_left_init(struct ko_left *left, const struct ko_call *call)
 	left->call.counts = keep_counts(&room, call->counts, call->comm->nranks);
 	left->call.received = keep_counts(&room, call->received, call->comm->nranks);
 	left->red = ko_coll_is_p2p(call->coll) ? (struct ko_reducer){ 0 }
-					       : ko_comm_reducer(call->comm, call->op, call->type);
+					       : ko_op_reducer(call->comm, call->op, call->type);
+	if (left->red.how == KO_MADE) {
+		left->made = *left->red.s.made;
+		left->red.s.made = &left->made;
+	}
 }
 
 int ko_left_fail(const struct ko_call *call)

@@ -59,6 +59,7 @@ struct ko_left {
 	struct ko_left *next;
 	struct ko_call call;   /* its counts and received point to `counts` below */
 	struct ko_reducer red; /* as the op was at the time of the call */
+	struct ko_made made;   /* of red, if it calls a function of the program */
 	size_t counts[];
 };
 

@@ -1,5 +1,5 @@
-/* What every file may ask of a communicator: its ranks and their names (ko_comm_name), its failure
- * (ko_comm_fail), and the ops made for it at run time (ko_comm_reducer). */
+/* What every file may ask of a communicator: its ranks and their names (ko_comm_name), and its
+ * failure (ko_comm_fail). */
 #include "comm/core/comm.h"
 
 #include "comm/base/error.h"
@@ -8,12 +8,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-/* An op made at run time. type -1: the place is free. */
-struct ko_premul {
-	int type;
-	struct ko_reducer red;
-};
 
 /* ---- Failing --------------------------------------------------------------------------------- */
 
@@ -140,64 +134,4 @@ int ko_comm_order_of_env(const char **out)
 	return !**out || ko_sums_find(*out, &found) == 0
 		       ? 0
 		       : ko_fail(KOLO_EINVAL, "KOLO_ORDER=%s: %s", *out, kolo_last_error());
-}
-
-/* ---- Ops made at run time -------------------------------------------------------------------- */
-
-const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op,
-					enum kolo_type type)
-{
-	long k = (long)op - KO_OP_FIRST;
-
-	return k >= 0 && k < c->npremuls && c->premuls[k].type == (int)type ? &c->premuls[k].red
-									    : NULL;
-}
-
-struct ko_reducer ko_comm_reducer(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type)
-{
-	const struct ko_reducer *premul = ko_comm_premul(c, op, type);
-	struct ko_reducer r = premul ? *premul : ko_reducer_make(type, op, c->nranks);
-
-	return c->sums == KO_SUMS_TREE ? ko_reducer_of_sums(r, type) : r;
-}
-
-int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum kolo_type type,
-			      enum kolo_op *out)
-{
-	struct ko_premul *more;
-	int k = 0;
-
-	if (!comm || !scalar || !out || !kolo_type_size(type))
-		return ko_fail(
-			KOLO_EINVAL,
-			"kolo_op_create_premul_sum: type %d: want one of enum kolo_type; comm, scalar "
-			"and out must not be NULL",
-			(int)type);
-	while (k < comm->npremuls && comm->premuls[k].type >= 0)
-		k++;
-	if (k == comm->npremuls) {
-		more = realloc(comm->premuls, ((size_t)k + 1) * sizeof(*more));
-		if (!more)
-			return ko_fail(KOLO_ENOMEM, "rank %d: no memory for an op", comm->rank);
-		comm->premuls = more;
-		comm->npremuls = k + 1;
-	}
-	comm->premuls[k] =
-		(struct ko_premul){ .type = (int)type, .red = ko_reducer_premul(type, scalar) };
-	*out = (enum kolo_op)(KO_OP_FIRST + k);
-	return 0;
-}
-
-int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op)
-{
-	long k = (long)op - KO_OP_FIRST;
-
-	if (!comm || k < 0 || k >= comm->npremuls || comm->premuls[k].type < 0)
-		return ko_fail(
-			KOLO_EINVAL,
-			"kolo_op_destroy: %d is no op made by kolo_op_create_premul_sum on this "
-			"communicator",
-			(int)op);
-	comm->premuls[k].type = -1;
-	return 0;
 }

@@ -22,7 +22,7 @@ struct ko_board;
 struct ko_rails;
 struct ko_known;
 struct ko_lanes;
-struct ko_premul;
+struct ko_op;
 struct ko_readable;
 struct ko_bruck;
 struct ko_tuning;
@@ -78,8 +78,8 @@ struct kolo_comm {
 	struct ko_counters counters;
 	struct kolo_queue *worker;    /* does its share of groups (group.c); NULL: none yet */
 	struct ko_attached *attached; /* NULL: no operation on a stream so far */
-	struct ko_premul *premuls;    /* npremuls ops made at run time */
-	int npremuls;
+	struct ko_op *ops;            /* nops of them, made at run time (comm/core/ops.h) */
+	int nops;
 
 	/* Waiting */
 	_Atomic int timeout_ms;      /* without progress; 0: never. Any thread may set it */
@@ -128,18 +128,6 @@ enum { KO_SCRATCH = 256 << 10 };
 
 /* The milliseconds of a timeout as users give it; below 0: never. */
 int ko_timeout_check(int64_t seconds, int *out_ms);
-
-/* Values of kolo_op from KO_OP_FIRST on are ops made at run time: KO_OP_FIRST + index in
- * premuls. */
-enum { KO_OP_FIRST = 0x1000 };
-
-/* The reducer of an op made at run time for `type`. NULL: there is no such op. */
-const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op,
-					enum kolo_type type);
-
-/* What an op does to elements of `type`: a copy, so an op made at run time may be destroyed
- * later. */
-struct ko_reducer ko_comm_reducer(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type);
 
 /* The order of additions that KOLO_ORDER names; "" if it is unset. Errors: KOLO_EINVAL, with the
  * variable and its value. */

@@ -108,6 +108,15 @@ static inline void ko_run_copy(const struct ko_run *run, void *dst, const void *
 		memcpy(dst, src, len);
 }
 
+/* What a loop needs for elements of another rank, whose cell on the board has `theirs`: a factor
+ * may differ from rank to rank, but a function of the program is called with this rank's argument.
+ */
+static inline const union ko_scalar *ko_run_scalar(const struct ko_run *run,
+						   const union ko_scalar *theirs)
+{
+	return run->red.how == KO_MADE ? &run->red.s : theirs;
+}
+
 /* The address of an element of a buffer. base NULL: NULL, since nothing is read or written
  * there. */
 static inline const void *ko_at(const struct ko_run *run, const void *base, size_t element)

@@ -322,7 +322,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
 	ko_windows_close(c);
 	free(c->firsts);
 	free(c->scratch);
-	free(c->premuls);
+	free(c->ops);
 	ko_order_destroy(c->order);
 	free(c);
 }

@@ -111,26 +111,36 @@ bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, stru
 	       atomic_load_explicit(&post->entered, memory_order_relaxed) < seq + KO_HISTORY - 1;
 }
 
+static const char *name_of_op(const struct ko_desc *desc)
+{
+	if (desc->op == KO_DESC_PREMUL)
+		return "premul_sum";
+	return desc->op == KO_DESC_MADE ? "its own op" : kolo_op_name((enum kolo_op)desc->op);
+}
+
 /* Writes the arguments, for example "n=1024, f32, sum, root 3". */
 static void describe_arguments(const struct ko_desc *desc, char *out, size_t len)
 {
-	const char *type = kolo_type_name((enum kolo_type)desc->type);
-	const char *op =
-		desc->op == KO_OP_PREMUL ? "premul_sum" : kolo_op_name((enum kolo_op)desc->op);
-	bool has_op = ko_coll_reduces(desc->coll) && op;
-	char n[32] = "", counts[48] = "", root[24] = "";
+	const char *op = name_of_op(desc), *name = kolo_type_name((enum kolo_type)desc->type);
+	bool has_op = ko_coll_reduces(desc->coll) && op, bytes = desc->type == KO_DESC_BYTES;
+	uint64_t count = bytes ? desc->n & ((1ULL << KO_DESC_SIZE) - 1) : desc->n;
+	char n[32] = "", counts[48] = "", root[24] = "", type[24];
 
 	if (desc->how & KO_UNEVEN && desc->coll != KO_REDUCE_SCATTER && desc->coll != KO_ALL_GATHER)
 		snprintf(n, sizeof(n), "any n"); /* each pair of ranks has its own n */
 	else
-		snprintf(n, sizeof(n), "n=%" PRIu64, desc->n);
+		snprintf(n, sizeof(n), "n=%" PRIu64, count);
+	if (bytes)
+		snprintf(type, sizeof(type), "%u bytes each", (unsigned)(desc->n >> KO_DESC_SIZE));
+	else
+		snprintf(type, sizeof(type), "%s", name ? name : "?");
 	if (ko_coll_has_root(desc->coll))
 		snprintf(root, sizeof(root), ", root %d", desc->root);
 	else if (desc->how & KO_UNEVEN && desc->root != -1)
 		snprintf(counts, sizeof(counts), " in all, counts with hash %08x",
 			 (uint32_t)desc->root);
-	snprintf(out, len, "%s%s, %s%s%s%s", n, counts, type ? type : "?", has_op ? ", " : "",
-		 has_op ? op : "", root);
+	snprintf(out, len, "%s%s, %s%s%s%s", n, counts, type, has_op ? ", " : "", has_op ? op : "",
+		 root);
 }
 
 const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])

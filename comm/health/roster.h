@@ -18,15 +18,18 @@
 struct ko_desc {
 	/* counts the communicator's operations from 1; 0: the communicator is being made */
 	uint64_t seq;
-	uint64_t n;   /* as the caller gave it; for uneven counts, their sum */
+	/* as the caller gave it; for uneven counts, their sum. Of KO_DESC_BYTES, the size of an
+	 * element is in the bits from KO_DESC_SIZE on */
+	uint64_t n;
 	int32_t root; /* -1: none; for uneven counts, a hash of them */
 	uint8_t coll; /* enum ko_coll */
-	uint8_t type; /* enum kolo_type */
-	uint8_t op;   /* enum kolo_op, or KO_OP_PREMUL for ops made at run time */
+	uint8_t type; /* enum kolo_type, or KO_DESC_BYTES */
+	uint8_t op;   /* enum kolo_op, or KO_DESC_PREMUL or KO_DESC_MADE */
 	uint8_t how;  /* enum ko_how values, or-ed */
 };
 
-enum { KO_OP_PREMUL = 0x80 };
+/* Ops made at run time; a type of kolo_type_bytes, and where its size is. */
+enum { KO_DESC_PREMUL = 0x80, KO_DESC_MADE = 0x81, KO_DESC_BYTES = 0x80, KO_DESC_SIZE = 48 };
 
 /* KO_UNEVEN: called with counts. KO_RECORDED: recorded on a stream. */
 enum ko_how { KO_UNEVEN = 1, KO_RECORDED = 2 };

@@ -110,7 +110,7 @@ static int check(const struct message *w)
 
 	if (!c)
 		return ko_fail(KOLO_EINVAL, "%s: mailbox is NULL", w->function);
-	if (!kolo_type_size(w->type) || (w->n && !w->buffer) ||
+	if (!kolo_type_size(w->type) || ko_type_is_bytes(w->type) || (w->n && !w->buffer) ||
 	    w->n > PTRDIFF_MAX / kolo_type_size(w->type))
 		return ko_fail(
 			KOLO_EINVAL,

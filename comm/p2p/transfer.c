@@ -160,11 +160,15 @@ struct ko_run ko_transfers_run(const struct ko_run *collective)
 struct ko_transfer ko_transfers_part(const struct ko_run *collective, int peer, bool sends,
 				     const void *buffer, size_t n)
 {
-	return (struct ko_transfer){ .peer = peer,
-				     .sends = sends,
-				     .type = (enum kolo_type)collective->desc.type,
-				     .buffer = (char *)(uintptr_t)buffer,
-				     .n = n };
+	bool bytes = collective->desc.type == KO_DESC_BYTES;
+
+	return (struct ko_transfer){
+		.peer = peer,
+		.sends = sends,
+		.type = bytes ? KOLO_U8 : (enum kolo_type)collective->desc.type,
+		.buffer = (char *)(uintptr_t)buffer,
+		.n = bytes ? n * collective->size : n,
+	};
 }
 
 struct ko_transfer *ko_transfers_room(struct kolo_comm *c, size_t count)

@@ -13,7 +13,7 @@ static size_t ceil_div(size_t a, size_t b)
  * moves. */
 void ko_plan_slice(struct ko_plan *p, size_t size, size_t slot_len)
 {
-	p->rounds = p->block <= slot_len / KO_MAX_SIZE ? 1 : ceil_div(p->block, slot_len / size);
+	p->rounds = p->block * size <= slot_len ? 1 : ceil_div(p->block, slot_len / size);
 	p->slice = p->rounds == 1 ? p->block : ceil_div(p->block, p->rounds);
 }
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { KO_MAX_SIZE = 8 }; /* bytes of the largest element */
+enum { KO_MAX_SIZE = 16 }; /* bytes of the largest element of a type that Kolo knows */
 
 /* Elements [first, first + n) of the whole vector. */
 struct ko_piece {

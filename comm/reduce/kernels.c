@@ -241,6 +241,12 @@ static void copy_8(void *out, const void *src, size_t n, const union ko_scalar *
 	copy_bytes(out, src, n * 8);
 }
 
+static void copy_16(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	(void)s;
+	copy_bytes(out, src, n * 16);
+}
+
 /* Stores past the caches, if the machine has such stores. The bytes before and after the whole
  * vectors are stored as usual. ko_stream_fence orders these stores. */
 #if defined(__AVX512F__)
@@ -297,6 +303,15 @@ static void stream(void *to, const void *from, size_t len)
 			      [KO_BXOR] = bxor_##type, [KO_LAND] = land_##type,                    \
 			      [KO_LOR] = lor_##type, [KO_LXOR] = lxor_##type                       \
 	}
+#define COMPLEX(type)                                                                              \
+	{                                                                                          \
+		[KO_SUM] = sum_##type, [KO_PROD] = prod_##type,                                    \
+		[KO_SUM_SCALED] = sum_scaled_##type                                                \
+	}
+#define PAIR(type)                                                                                 \
+	{                                                                                          \
+		[KO_MINLOC] = minloc_##type, [KO_MAXLOC] = maxloc_##type                           \
+	}
 
 extern const struct ko_kernels KO_KERNELS;
 const struct ko_kernels KO_KERNELS = {
@@ -305,24 +320,30 @@ const struct ko_kernels KO_KERNELS = {
 		[KOLO_I32] = INTEGER(i32), [KOLO_U32] = INTEGER(u32), [KOLO_I64] = INTEGER(i64), [KOLO_U64] = INTEGER(u64),
 		[KOLO_F16] = FLOAT(f16), [KOLO_BF16] = FLOAT(bf16), [KOLO_F32] = FLOAT(f32), [KOLO_F64] = FLOAT(f64),
 		[KOLO_F8E4M3] = FLOAT(f8e4m3), [KOLO_F8E5M2] = FLOAT(f8e5m2),
+		[KOLO_C64] = COMPLEX(c64), [KOLO_C128] = COMPLEX(c128),
+		[KOLO_I32_I32] = PAIR(i32_i32), [KOLO_I64_I32] = PAIR(i64_i32),
+		[KOLO_F32_I32] = PAIR(f32_i32), [KOLO_F64_I32] = PAIR(f64_i32),
 	},
 	.copy = {
 		[KOLO_I8] = copy_1, [KOLO_U8] = copy_1, [KOLO_I16] = copy_2, [KOLO_U16] = copy_2,
 		[KOLO_I32] = copy_4, [KOLO_U32] = copy_4, [KOLO_I64] = copy_8, [KOLO_U64] = copy_8,
 		[KOLO_F16] = copy_2, [KOLO_BF16] = copy_2, [KOLO_F32] = copy_4, [KOLO_F64] = copy_8,
-		[KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
+		[KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1, [KOLO_C64] = copy_8, [KOLO_C128] = copy_16,
+		[KOLO_I32_I32] = copy_8, [KOLO_I64_I32] = copy_16, [KOLO_F32_I32] = copy_8, [KOLO_F64_I32] = copy_16,
 	},
 	.scale = {
 		[KOLO_I8] = scale_i8, [KOLO_U8] = scale_u8, [KOLO_I16] = scale_i16, [KOLO_U16] = scale_u16,
 		[KOLO_I32] = scale_i32, [KOLO_U32] = scale_u32, [KOLO_I64] = scale_i64, [KOLO_U64] = scale_u64,
 		[KOLO_F16] = scale_f16, [KOLO_BF16] = scale_bf16, [KOLO_F32] = scale_f32, [KOLO_F64] = scale_f64,
 		[KOLO_F8E4M3] = scale_f8e4m3, [KOLO_F8E5M2] = scale_f8e5m2,
+		[KOLO_C64] = scale_c64, [KOLO_C128] = scale_c128,
 	},
 	.divide = {
 		[KOLO_I8] = divide_i8, [KOLO_U8] = divide_u8, [KOLO_I16] = divide_i16, [KOLO_U16] = divide_u16,
 		[KOLO_I32] = divide_i32, [KOLO_U32] = divide_u32, [KOLO_I64] = divide_i64, [KOLO_U64] = divide_u64,
 		[KOLO_F16] = copy_2, [KOLO_BF16] = copy_2, [KOLO_F32] = copy_4, [KOLO_F64] = copy_8,
-		[KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
+		[KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1, [KOLO_C64] = copy_8, [KOLO_C128] = copy_16,
+		[KOLO_I32_I32] = copy_8, [KOLO_I64_I32] = copy_16, [KOLO_F32_I32] = copy_8, [KOLO_F64_I32] = copy_16,
 	},
 	.truth = {
 		[KOLO_I8] = truth_i8, [KOLO_U8] = truth_u8, [KOLO_I16] = truth_i16, [KOLO_U16] = truth_u16,

@@ -71,19 +71,27 @@ static const struct ko_kernels *best_kernels(void)
 	return lists[n - 1][n - 1];
 }
 
+static const enum ko_combine of_op[KO_NOPS] = {
+	[KOLO_SUM] = KO_SUM,       [KOLO_PROD] = KO_PROD, [KOLO_MIN] = KO_MIN,
+	[KOLO_MAX] = KO_MAX,       [KOLO_AVG] = KO_SUM,   [KOLO_BAND] = KO_BAND,
+	[KOLO_BOR] = KO_BOR,       [KOLO_BXOR] = KO_BXOR, [KOLO_LAND] = KO_LAND,
+	[KOLO_LOR] = KO_LOR,       [KOLO_LXOR] = KO_LXOR, [KOLO_MINLOC] = KO_MINLOC,
+	[KOLO_MAXLOC] = KO_MAXLOC,
+};
+
 bool ko_type_has_op(enum kolo_type type, enum kolo_op op)
 {
-	return op < KOLO_BAND || ko_type_is_integer(type);
+	return !ko_type_is_bytes(type) && ko_type_combines(type, of_op[op]);
+}
+
+bool ko_type_has_premul(enum kolo_type type)
+{
+	return !ko_type_is_bytes(type) && !ko_type_is_complex(type) &&
+	       ko_type_combines(type, KO_SUM_SCALED);
 }
 
 struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nranks)
 {
-	static const enum ko_combine of_op[KO_NOPS] = {
-		[KOLO_SUM] = KO_SUM, [KOLO_PROD] = KO_PROD, [KOLO_MIN] = KO_MIN,
-		[KOLO_MAX] = KO_MAX, [KOLO_AVG] = KO_SUM,   [KOLO_BAND] = KO_BAND,
-		[KOLO_BOR] = KO_BOR, [KOLO_BXOR] = KO_BXOR, [KOLO_LAND] = KO_LAND,
-		[KOLO_LOR] = KO_LOR, [KOLO_LXOR] = KO_LXOR,
-	};
 	const struct ko_kernels *k = best_kernels();
 	struct ko_reducer r = { .first = k->copy[type],
 				.combine = k->combine[type][of_op[op]],
@@ -102,7 +110,7 @@ struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nran
 		r.how = KO_SUM_SCALED;
 		r.first = k->scale[type];
 		r.combine = k->combine[type][KO_SUM_SCALED];
-		if (type == KOLO_F64)
+		if (type == KOLO_F64 || type == KOLO_C128)
 			r.s.f64 = 1.0 / nranks;
 		else
 			r.s.f32 = 1.0f / (float)nranks;
@@ -142,6 +150,28 @@ struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar)
 				    .s = read_scalar(type, scalar),
 				    .how = KO_SUM_SCALED,
 				    .scales = true };
+}
+
+static void copy_made(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	if (out != src)
+		memcpy(out, src, n * s->made->size);
+}
+
+static void combine_made(void *out, const void *in, const void *own, size_t n,
+			 const union ko_scalar *s)
+{
+	if (n)
+		s->made->combine(s->made->arg, out, in, own, n);
+}
+
+struct ko_reducer ko_reducer_of_made(const struct ko_made *made)
+{
+	return (struct ko_reducer){ .first = copy_made,
+				    .combine = combine_made,
+				    .finish = copy_made,
+				    .s.made = made,
+				    .how = KO_MADE };
 }
 
 struct ko_reducer ko_reducer_of_sums(struct ko_reducer r, enum kolo_type type)
@@ -262,30 +292,50 @@ static const struct {
 	const char *name;
 	size_t size;
 } types[KO_NTYPES] = {
-	[KOLO_I8] = { "i8", 1 },   [KOLO_U8] = { "u8", 1 },         [KOLO_I32] = { "i32", 4 },
-	[KOLO_U32] = { "u32", 4 }, [KOLO_I64] = { "i64", 8 },       [KOLO_U64] = { "u64", 8 },
-	[KOLO_F16] = { "f16", 2 }, [KOLO_BF16] = { "bf16", 2 },     [KOLO_F32] = { "f32", 4 },
-	[KOLO_F64] = { "f64", 8 }, [KOLO_F8E4M3] = { "f8e4m3", 1 }, [KOLO_F8E5M2] = { "f8e5m2", 1 },
-	[KOLO_I16] = { "i16", 2 }, [KOLO_U16] = { "u16", 2 },
+	[KOLO_I8] = { "i8", 1 },           [KOLO_U8] = { "u8", 1 },
+	[KOLO_I32] = { "i32", 4 },         [KOLO_U32] = { "u32", 4 },
+	[KOLO_I64] = { "i64", 8 },         [KOLO_U64] = { "u64", 8 },
+	[KOLO_F16] = { "f16", 2 },         [KOLO_BF16] = { "bf16", 2 },
+	[KOLO_F32] = { "f32", 4 },         [KOLO_F64] = { "f64", 8 },
+	[KOLO_F8E4M3] = { "f8e4m3", 1 },   [KOLO_F8E5M2] = { "f8e5m2", 1 },
+	[KOLO_I16] = { "i16", 2 },         [KOLO_U16] = { "u16", 2 },
+	[KOLO_C64] = { "c64", 8 },         [KOLO_C128] = { "c128", 16 },
+	[KOLO_I32_I32] = { "i32_i32", 8 }, [KOLO_I64_I32] = { "i64_i32", 16 },
+	[KOLO_F32_I32] = { "f32_i32", 8 }, [KOLO_F64_I32] = { "f64_i32", 16 },
 };
+
+/* Types of kolo_type_bytes: BYTES + size. */
+enum { BYTES = 0x1000 };
+
+enum kolo_type kolo_type_bytes(size_t size)
+{
+	return (enum kolo_type)(BYTES + (size <= KOLO_MOST_BYTES ? (int)size : 0));
+}
 
 size_t kolo_type_size(enum kolo_type type)
 {
-	return (unsigned)type < KO_NTYPES ? types[type].size : 0;
+	unsigned t = (unsigned)type;
+
+	if (t < KO_NTYPES)
+		return types[t].size;
+	return t > BYTES && t <= BYTES + KOLO_MOST_BYTES ? t - BYTES : 0;
 }
 
 const char *kolo_type_name(enum kolo_type type)
 {
-	return (unsigned)type < KO_NTYPES ? types[type].name : NULL;
+	if (ko_type_is_bytes(type))
+		return kolo_type_size(type) ? "bytes" : NULL;
+	return types[type].name;
 }
 
 const char *kolo_op_name(enum kolo_op op)
 {
 	static const char *const names[KO_NOPS] = {
-		[KOLO_SUM] = "sum", [KOLO_PROD] = "prod", [KOLO_MIN] = "min",
-		[KOLO_MAX] = "max", [KOLO_AVG] = "avg",   [KOLO_BAND] = "band",
-		[KOLO_BOR] = "bor", [KOLO_BXOR] = "bxor", [KOLO_LAND] = "land",
-		[KOLO_LOR] = "lor", [KOLO_LXOR] = "lxor",
+		[KOLO_SUM] = "sum",       [KOLO_PROD] = "prod", [KOLO_MIN] = "min",
+		[KOLO_MAX] = "max",       [KOLO_AVG] = "avg",   [KOLO_BAND] = "band",
+		[KOLO_BOR] = "bor",       [KOLO_BXOR] = "bxor", [KOLO_LAND] = "land",
+		[KOLO_LOR] = "lor",       [KOLO_LXOR] = "lxor", [KOLO_MINLOC] = "minloc",
+		[KOLO_MAXLOC] = "maxloc",
 	};
 
 	return (unsigned)op < KO_NOPS ? names[op] : NULL;

@@ -9,15 +9,25 @@
 #include <stdbool.h>
 
 enum {
-	KO_NTYPES = KOLO_U16 + 1,
-	KO_NOPS = KOLO_LXOR + 1,
+	KO_NTYPES = KOLO_F64_I32 + 1, /* those that have a row in the tables */
+	KO_NOPS = KOLO_MAXLOC + 1,
 };
 
-/* A factor or divisor, in the type in which the loop computes. */
+/* A function of the program, and what it combines (kolo_op_create). */
+struct ko_made {
+	kolo_combine_fn *combine;
+	void *arg;
+	size_t size; /* bytes of an element */
+};
+
+/* What a loop needs besides elements. Mostly a factor or divisor, in the type in which the loop
+ * computes. */
 union ko_scalar {
-	float f32;    /* for F32 and all narrower floating types */
-	double f64;   /* for F64 */
+	float f32;    /* for F32 and all narrower floating types, and C64 */
+	double f64;   /* for F64, and C128 */
 	uint64_t u64; /* for integers */
+	/* For what calls a function of the program. Another rank's is another process' */
+	const struct ko_made *made;
 };
 
 /* out[i] = in[i] combined with own[i]. out may be in or own; otherwise the three must not overlap.
@@ -34,8 +44,8 @@ typedef void ko_fill_fn(void *out, const void *src, size_t n, const union ko_sca
  * stores. */
 typedef void ko_stream_fn(void *out, const void *src, size_t len);
 
-/* The ways of combining. KO_SUM_SCALED is in + own * s. Integer types alone have those from KO_BAND
- * on; the logical ones, from KO_LAND on, take what is not 0 for 1. */
+/* The ways of combining. KO_SUM_SCALED is in + own * s. The logical ones, KO_LAND to KO_LXOR, take
+ * what is not 0 for 1. KO_MADE calls a function of the program, and is in no table. */
 enum ko_combine {
 	KO_SUM,
 	KO_PROD,
@@ -48,18 +58,21 @@ enum ko_combine {
 	KO_LAND,
 	KO_LOR,
 	KO_LXOR,
-	KO_NCOMBINES
+	KO_MINLOC,
+	KO_MAXLOC,
+	KO_NCOMBINES,
+	KO_MADE = KO_NCOMBINES
 };
 
 static inline bool ko_is_logical(enum ko_combine how)
 {
-	return how >= KO_LAND;
+	return how >= KO_LAND && how <= KO_LXOR;
 }
 
 struct ko_kernels {
 	ko_combine_fn *combine[KO_NTYPES][KO_NCOMBINES]; /* NULL: the type has no such way */
 	ko_fill_fn *copy[KO_NTYPES];
-	ko_fill_fn *scale[KO_NTYPES]; /* src * s */
+	ko_fill_fn *scale[KO_NTYPES]; /* src * s; NULL for pairs */
 	/* src / s.u64, towards zero; a plain copy for types that are no integers */
 	ko_fill_fn *divide[KO_NTYPES];
 	ko_fill_fn *truth[KO_NTYPES]; /* src != 0; NULL for types that are no integers */
@@ -94,14 +107,43 @@ static inline bool ko_type_is_integer(enum kolo_type type)
 	return type <= KOLO_U64 || type == KOLO_I16 || type == KOLO_U16;
 }
 
+static inline bool ko_type_is_complex(enum kolo_type type)
+{
+	return type == KOLO_C64 || type == KOLO_C128;
+}
+
+/* Whether a type, which has a row in the tables, can be combined so. */
+static inline bool ko_type_combines(enum kolo_type type, enum ko_combine how)
+{
+	if (how >= KO_MINLOC)
+		return type >= KOLO_I32_I32;
+	if (how >= KO_BAND)
+		return ko_type_is_integer(type);
+	if (how == KO_MIN || how == KO_MAX)
+		return type < KOLO_C64;
+	return type < KOLO_I32_I32;
+}
+
+/* Is it of kolo_type_bytes? Such a type has no row in any table. */
+static inline bool ko_type_is_bytes(enum kolo_type type)
+{
+	return (unsigned)type >= KO_NTYPES;
+}
+
 /* Whether a type has an op of enum kolo_op. */
 bool ko_type_has_op(enum kolo_type type, enum kolo_op op);
+
+/* Whether its elements can be multiplied by one of them before they are added. */
+bool ko_type_has_premul(enum kolo_type type);
 
 /* The reducer of one of the ops of enum kolo_op, which the type has, over nranks ranks. */
 struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nranks);
 
 /* The reducer of a sum of elements that are first multiplied by *scalar, an element of `type`. */
 struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar);
+
+/* The reducer that calls a function of the program. *made must live as long. */
+struct ko_reducer ko_reducer_of_made(const struct ko_made *made);
 
 /* The same for an order in which partial sums are added to each other: combine(a, b) adds what
  * `first` has made of values, and multiplies nothing. */

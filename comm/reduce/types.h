@@ -6,9 +6,9 @@
  * ELEMENTWISE, BLOCK. For narrow types it also defines the conversions of BLOCK elements to float
  * and back (widen_f16, narrow_f16, ...).
  *
- * This header includes int.h, float.h, narrow.h and minmax.h once for each type. NAME is then the
- * type's name and T the type in memory: C's way to write one function for several types. No include
- * guard. */
+ * This header includes int.h, float.h, narrow.h, minmax.h, complex.h and pair.h once for each type.
+ * NAME is then the type's name and T the type in memory: C's way to write one function for several
+ * types. No include guard. */
 /* T: the type in memory. U: its unsigned twin, in which sums and products wrap. W: the widest type
  * with the same signedness. */
 #define T    any_i8
@@ -104,3 +104,46 @@
 #define INF  0x7c
 #define NAME f8e5m2
 #include "comm/reduce/minmax.h"
+
+#define T    any_f32
+#define PART f32
+#define NAME c64
+#include "comm/reduce/complex.h"
+#define T    any_f64
+#define PART f64
+#define NAME c128
+#include "comm/reduce/complex.h"
+
+/* Pairs as C lays them out. What is unused after the index is copied, too. */
+struct pair_i32_i32 {
+	any_i32 value, index;
+};
+struct pair_i64_i32 {
+	any_i64 value;
+	any_i32 index, unused;
+};
+struct pair_f32_i32 {
+	any_f32 value;
+	any_i32 index;
+};
+struct pair_f64_i32 {
+	any_f64 value;
+	any_i32 index, unused;
+};
+
+#define T         struct pair_i32_i32
+#define IS_NAN(x) 0
+#define NAME      i32_i32
+#include "comm/reduce/pair.h"
+#define T         struct pair_i64_i32
+#define IS_NAN(x) 0
+#define NAME      i64_i32
+#include "comm/reduce/pair.h"
+#define T         struct pair_f32_i32
+#define IS_NAN(x) ((x) != (x))
+#define NAME      f32_i32
+#include "comm/reduce/pair.h"
+#define T         struct pair_f64_i32
+#define IS_NAN(x) ((x) != (x))
+#define NAME      f64_i32
+#include "comm/reduce/pair.h"

@@ -80,7 +80,7 @@ enum { KO_GPU_LANE = KO_GPU_RINGS };
 enum { KO_GPU_RECORDED, KO_GPU_CAPTURED, KO_GPU_LANE_BANKS };
 
 /* The type of a far lane's elements is in the top bits of `len`. */
-enum { KO_GPU_LANE_TYPE = 28 };
+enum { KO_GPU_LANE_TYPE = 27 };
 
 /* Where one of a rank's streams is. */
 struct ko_gpu_where {

@@ -87,15 +87,17 @@ extern const char ko_gpu_kernels[];
 static int find_kernel(struct ko_gpu *gpu, CUfunction *out, const char *what, enum kolo_type type)
 {
 	static const char *const types[KO_NTYPES] = {
-		[KOLO_I8] = "_i8",   [KOLO_U8] = "_u8",         [KOLO_I32] = "_i32",
-		[KOLO_U32] = "_u32", [KOLO_I64] = "_i64",       [KOLO_U64] = "_u64",
-		[KOLO_F16] = "_f16", [KOLO_BF16] = "_bf16",     [KOLO_F32] = "_f32",
-		[KOLO_F64] = "_f64", [KOLO_F8E4M3] = "_f8e4m3", [KOLO_F8E5M2] = "_f8e5m2",
-		[KOLO_I16] = "_i16", [KOLO_U16] = "_u16",
+		[KOLO_I8] = "i8",           [KOLO_U8] = "u8",           [KOLO_I32] = "i32",
+		[KOLO_U32] = "u32",         [KOLO_I64] = "i64",         [KOLO_U64] = "u64",
+		[KOLO_F16] = "f16",         [KOLO_BF16] = "bf16",       [KOLO_F32] = "f32",
+		[KOLO_F64] = "f64",         [KOLO_F8E4M3] = "f8e4m3",   [KOLO_F8E5M2] = "f8e5m2",
+		[KOLO_I16] = "i16",         [KOLO_U16] = "u16",         [KOLO_C64] = "c64",
+		[KOLO_C128] = "c128",       [KOLO_I32_I32] = "i32_i32", [KOLO_I64_I32] = "i64_i32",
+		[KOLO_F32_I32] = "f32_i32", [KOLO_F64_I32] = "f64_i32",
 	};
 	char name[40];
 
-	snprintf(name, sizeof(name), "ko_%s%s", what, types[type]);
+	snprintf(name, sizeof(name), "ko_%s_%s", what, types[type]);
 	return CU(cuModuleGetFunction, out, gpu->module, name);
 }
 
@@ -108,12 +110,6 @@ static int try_kernel(CUfunction kernel, CUstream stream)
 	return CU(cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
-/* Ways of combining that a type has. */
-static int ways_of(enum kolo_type type)
-{
-	return ko_type_is_integer(type) ? KO_NCOMBINES : KO_BAND;
-}
-
 static int try_kernels(const struct ko_gpu *gpu)
 {
 	CUstream stream = gpu->copies;
@@ -123,12 +119,13 @@ static int try_kernels(const struct ko_gpu *gpu)
 
 	for (int t = 0; rc == 0 && t < KO_NTYPES; t++) {
 		rc = try_kernel(gpu->copy[t], stream);
-		if (rc == 0)
+		if (rc == 0 && gpu->scale[t])
 			rc = try_kernel(gpu->scale[t], stream);
 		if (rc == 0 && gpu->truth[t])
 			rc = try_kernel(gpu->truth[t], stream);
-		for (int k = 0; rc == 0 && k < ways_of((enum kolo_type)t); k++)
-			rc = try_kernel(gpu->combine[t][k], stream);
+		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
+			if (gpu->combine[t][k])
+				rc = try_kernel(gpu->combine[t][k], stream);
 	}
 	return rc < 0 ? rc : CU(cuStreamSynchronize, stream);
 }
@@ -148,6 +145,8 @@ static int load_kernels(struct ko_gpu *gpu)
 		[KO_LAND] = "land",
 		[KO_LOR] = "lor",
 		[KO_LXOR] = "lxor",
+		[KO_MINLOC] = "minloc",
+		[KO_MAXLOC] = "maxloc",
 	};
 	int rc = ko_cuda_load_module(&gpu->module, ko_gpu_kernels);
 
@@ -155,12 +154,14 @@ static int load_kernels(struct ko_gpu *gpu)
 		rc = CU(cuModuleGetFunction, &gpu->note, gpu->module, "ko_note");
 	for (int t = 0; rc == 0 && t < KO_NTYPES; t++) {
 		rc = find_kernel(gpu, &gpu->copy[t], "copy", (enum kolo_type)t);
-		if (rc == 0)
+		if (rc == 0 && ko_type_combines((enum kolo_type)t, KO_SUM_SCALED))
 			rc = find_kernel(gpu, &gpu->scale[t], "scale", (enum kolo_type)t);
 		if (rc == 0 && ko_type_is_integer((enum kolo_type)t))
 			rc = find_kernel(gpu, &gpu->truth[t], "truth", (enum kolo_type)t);
-		for (int k = 0; rc == 0 && k < ways_of((enum kolo_type)t); k++)
-			rc = find_kernel(gpu, &gpu->combine[t][k], ways[k], (enum kolo_type)t);
+		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
+			if (ko_type_combines((enum kolo_type)t, (enum ko_combine)k))
+				rc = find_kernel(gpu, &gpu->combine[t][k], ways[k],
+						 (enum kolo_type)t);
 	}
 	return rc < 0 ? rc : try_kernels(gpu);
 }

@@ -239,6 +239,25 @@ static __device__ __forceinline__ void nothing(void *, const void *, size_t, con
 	KERNEL(scale_##name, type, filling<scale_##name>)                                                    \
 	KERNEL(copy_##name, type, filling<copy<type>>)
 
+struct __align__(8) c64 {
+	float real, imaginary;
+};
+struct __align__(16) c128 {
+	double real, imaginary;
+};
+
+#define COMPLEXES(name, type)                                                                                \
+	KERNEL(sum_##name, type, combination<sum_##name, nothing, nothing>)                                  \
+	KERNEL(prod_##name, type, combination<prod_##name, nothing, nothing>)                                \
+	KERNEL(sum_scaled_##name, type, combination<sum_scaled_##name, scale_##name, nothing>)               \
+	KERNEL(scale_##name, type, filling<scale_##name>)                                                    \
+	KERNEL(copy_##name, type, filling<copy<type>>)
+
+#define PAIRS(name)                                                                                          \
+	KERNEL(minloc_##name, struct pair_##name, combination<minloc_##name, nothing, nothing>)              \
+	KERNEL(maxloc_##name, struct pair_##name, combination<maxloc_##name, nothing, nothing>)              \
+	KERNEL(copy_##name, struct pair_##name, filling<copy<struct pair_##name>>)
+
 INTEGERS(i8, int8_t)
 INTEGERS(u8, uint8_t)
 INTEGERS(i16, int16_t)
@@ -253,3 +272,9 @@ KERNELS(f32, float, nothing)
 KERNELS(f64, double, nothing)
 KERNELS(f8e4m3, uint8_t, nothing)
 KERNELS(f8e5m2, uint8_t, nothing)
+COMPLEXES(c64, struct c64)
+COMPLEXES(c128, struct c128)
+PAIRS(i32_i32)
+PAIRS(i64_i32)
+PAIRS(f32_i32)
+PAIRS(f64_i32)

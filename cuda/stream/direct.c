@@ -37,7 +37,7 @@ static bool may_be_direct(const struct ko_tape *t)
 		return false;
 	if (ko_coll_reduces(run->desc.coll) && run->comm->sums != KO_SUMS_RING)
 		return false;
-	if (run->desc.op == KO_OP_PREMUL) /* what others multiply with is theirs */
+	if (run->desc.op == KO_DESC_PREMUL) /* what others multiply with is theirs */
 		return false;
 	return !ko_coll_has_root(run->desc.coll) || others == 1 || bytes <= ALONE / others;
 }

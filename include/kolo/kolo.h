@@ -57,7 +57,13 @@ enum kolo_status {
  * - KOLO_F8E4M3 and KOLO_F8E5M2 are the OCP 8-bit formats. e4m3 has no infinity: values that are
  *   too large for it become +-448.
  * - KOLO_F16, KOLO_BF16 and the 8-bit types are combined in float and rounded to nearest even
- *   after each addition. */
+ *   after each addition.
+ * - KOLO_C64 and KOLO_C128 are complex numbers: the real part, then the imaginary part, each a
+ *   KOLO_F32 or KOLO_F64.
+ * - Those from KOLO_I32_I32 on are pairs of a value and an index, as in C
+ *   `struct { double value; int32_t index; }`. Pairs of 8-byte values have 4 unused bytes at the
+ *   end, which are copied like the rest.
+ * - kolo_type_bytes makes further values: elements that only the program knows. */
 enum kolo_type {
 	KOLO_I8,
 	KOLO_U8,
@@ -73,6 +79,13 @@ enum kolo_type {
 	KOLO_F8E5M2,
 	KOLO_I16,
 	KOLO_U16,
+	KOLO_C64,
+	KOLO_C128,
+	KOLO_I32_I32,
+	KOLO_I64_I32,
+	KOLO_F32_I32,
+	KOLO_F64_I32,
+	KOLO_TYPE_LAST = 0x7fffffff, /* keeps the enum wide enough for kolo_type_bytes */
 };
 
 /* How elements are combined.
@@ -82,9 +95,20 @@ enum kolo_type {
  *   multiplies in float, for KOLO_F64 in double.
  * - KOLO_AVG of an integer type divides the wrapped sum by nranks, towards zero.
  * - KOLO_BAND, KOLO_BOR and KOLO_BXOR combine bits. KOLO_LAND, KOLO_LOR and KOLO_LXOR take an
- *   element for true if it is not 0, and make 0 or 1, also on one rank. All six are for integer
- *   types. For others a call returns KOLO_EINVAL.
- * - kolo_op_create_premul_sum makes further values. */
+ *   element for true if it is not 0, and make 0 or 1, also on one rank.
+ * - KOLO_MINLOC and KOLO_MAXLOC take the pair with the smallest or largest value; of equal values
+ *   the one with the smallest index. -0 equals +0. NaN counts as smaller and as larger than all
+ *   numbers.
+ * - kolo_op_create_premul_sum and kolo_op_create make further values.
+ *
+ * A call with an op that its type does not have returns KOLO_EINVAL:
+ *
+ *     integer types   all but KOLO_MINLOC and KOLO_MAXLOC
+ *     floating types  KOLO_SUM, KOLO_PROD, KOLO_MIN, KOLO_MAX, KOLO_AVG
+ *     complex types   KOLO_SUM, KOLO_PROD, KOLO_AVG
+ *     pairs           KOLO_MINLOC, KOLO_MAXLOC
+ *
+ * A product of complex numbers is (ac - bd) + (ad + bc)i, each product and sum rounded. */
 enum kolo_op {
 	KOLO_SUM,
 	KOLO_PROD,
@@ -97,6 +121,8 @@ enum kolo_op {
 	KOLO_LAND,
 	KOLO_LOR,
 	KOLO_LXOR,
+	KOLO_MINLOC,
+	KOLO_MAXLOC,
 	KOLO_OP_LAST = 0x7fffffff, /* keeps the enum wide enough for ops made at run time */
 };
 
@@ -125,6 +151,13 @@ const char *kolo_strerror(int status);
 
 /* Bytes of one element; 0 if there is no such type. */
 size_t kolo_type_size(enum kolo_type type);
+
+/* The type of elements of `size` bytes, 1 to KOLO_MOST_BYTES, that Kolo knows nothing of.
+ * Reductions with ops from kolo_op_create take it. Its name is "bytes". Other collectives do not
+ * take it: move such elements as KOLO_U8, `size` times as many. Never fails; for other sizes
+ * kolo_type_size of the result is 0. */
+enum { KOLO_MOST_BYTES = 256 };
+enum kolo_type kolo_type_bytes(size_t size);
 
 /* The name of a type or an op, like "f32" or "sum"; NULL if there is no such type or op. The text
  * has static storage. */
@@ -574,16 +607,39 @@ int kolo_queue_wait_event(struct kolo_queue *queue, struct kolo_event *event);
 /* ---- Operations made at run time ------------------------------------------------------------- */
 
 /* Makes an op that adds each rank's elements, multiplied by *scalar. *scalar is one element of
- * `type`; it is read during the call. Floating types multiply as KOLO_AVG does; integers wrap.
- * Ranks may use different scalars. The op is valid on this communicator and for this type only.
- * Local.
+ * `type`, an integer or floating type; it is read during the call. Floating types multiply as
+ * KOLO_AVG does; integers wrap. Ranks may use different scalars. The op is valid on this
+ * communicator and for this type only. Local.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM. */
 int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum kolo_type type,
 			      enum kolo_op *out);
 
-/* Frees an op made by kolo_op_create_premul_sum. Local. Queued operations that use it are not
- * affected.
+/* Combines n elements: out[i] = a[i] combined with b[i]. `arg` is that of kolo_op_create. out may
+ * be a, or b; otherwise the three do not overlap. They lie at multiples of 8 bytes if the elements
+ * have a multiple of 8 bytes and the buffers of the calls lie so. The function must not call Kolo,
+ * and must give the same result on every rank. It runs on the thread that does the operation: the
+ * caller's, or that of its queue. */
+typedef void kolo_combine_fn(void *arg, void *out, const void *a, const void *b, size_t n);
+
+/* Makes an op that calls a function of the program. It must be associative: (x y) z = x (y z), as
+ * far as the program cares.
+ *
+ * - type: any type. The op is valid on this communicator and for this type only.
+ * - commutative: 1 if a and b may be exchanged. With 0, a always holds what comes from lower ranks
+ *   than b. Only the order "tree" can promise that (attr->order).
+ *
+ * Every rank makes its own op, with a function that does the same. Local.
+ *
+ * Queues of CUDA streams (kolo_cuda.h) do not take such ops.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM; KOLO_ENOTSUP if the order of additions cannot keep the ranks in
+ * order, or if comm has too many ranks for elements of this size in the order "tree". */
+int kolo_op_create(struct kolo_comm *comm, enum kolo_type type, kolo_combine_fn *combine, void *arg,
+		   int commutative, enum kolo_op *out);
+
+/* Frees an op made by kolo_op_create_premul_sum or kolo_op_create. Local. Queued operations that
+ * use it are not affected.
  *
  * Errors: KOLO_EINVAL. */
 int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);

@@ -12,7 +12,7 @@ enum { MOST = 300, GUARD = 0xa5 };
 
 /* Room for MOST elements of any type, one byte off alignment, with a guard byte on both sides. */
 struct buffer {
-	unsigned char bytes[MOST * 8 + 10];
+	unsigned char bytes[MOST * VALUES_SIZE + 10];
 };
 
 static unsigned char *elements(struct buffer *b)
@@ -27,18 +27,10 @@ static void fill_random(struct buffer *b, uint64_t *seed, enum kolo_type type, b
 	for (size_t i = 0; i < sizeof(b->bytes); i++)
 		b->bytes[i] = (unsigned char)(t_random(seed) >> 32);
 	for (size_t i = 0; tame && !values_is_integer(type) && i < MOST; i++)
-		values_encode(type,
-			      ldexp((double)(t_random(seed) % 4000) - 2000,
-				    (int)(t_random(seed) % 9) - 12),
-			      elements(b) + i * size);
-}
-
-/* Equal bits, or both NaN. */
-static bool same(enum kolo_type type, const void *a, const void *b)
-{
-	return memcmp(a, b, kolo_type_size(type)) == 0 ||
-	       (!values_is_integer(type) && isnan(values_decode(type, a)) &&
-		isnan(values_decode(type, b)));
+		values_make(type, t_random(seed),
+			    ldexp((double)(t_random(seed) % 4000) - 2000,
+				  (int)(t_random(seed) % 9) - 12),
+			    elements(b) + i * size);
 }
 
 /* The combination as values.h names it. */
@@ -54,23 +46,24 @@ static const struct named named[KO_NCOMBINES] = {
 	{ KO_SUM_SCALED, KOLO_SUM, true }, { KO_BAND, KOLO_BAND, false },
 	{ KO_BOR, KOLO_BOR, false },       { KO_BXOR, KOLO_BXOR, false },
 	{ KO_LAND, KOLO_LAND, false },     { KO_LOR, KOLO_LOR, false },
-	{ KO_LXOR, KOLO_LXOR, false },
+	{ KO_LXOR, KOLO_LXOR, false },     { KO_MINLOC, KOLO_MINLOC, false },
+	{ KO_MAXLOC, KOLO_MAXLOC, false },
 };
 
-/* Those that a type has come first. */
-static int ways_of(enum kolo_type type)
+static bool combines(const struct ko_kernels *k, enum kolo_type type, int how)
 {
-	for (int how = 0; how < KO_NCOMBINES; how++)
-		CHECK((ko_kernels_list()[0]->combine[type][how] == NULL) ==
-		      !values_has_op(type, named[how].op));
-	return values_is_integer(type) ? KO_NCOMBINES : KO_BAND;
+	bool has = values_has_op(type, named[how].op);
+
+	CHECK((k->combine[type][how] != NULL) == has);
+	CHECK(ko_type_combines(type, (enum ko_combine)how) == has);
+	return has;
 }
 
 static union ko_scalar scalar_of(enum kolo_type type, struct values_scale s)
 {
 	union ko_scalar out = { .u64 = s.u };
 
-	if (type == KOLO_F64)
+	if (type == KOLO_F64 || type == KOLO_C128)
 		out.f64 = s.f;
 	else if (!values_is_integer(type))
 		out.f32 = (float)s.f;
@@ -104,7 +97,7 @@ static void try_combine(const struct ko_kernels *k, enum kolo_type type, struct 
 	k->combine[type][how.how](elements(&out), elements(&in),
 				  in_place ? elements(&out) : elements(&own), n, &scalar);
 	for (size_t i = 0; i < n; i++)
-		CHECK(same(type, elements(&out) + i * size, elements(&want) + i * size));
+		CHECK(values_same(type, elements(&out) + i * size, elements(&want) + i * size));
 	CHECK(in_place ? out.bytes[0] == own.bytes[0] &&
 				 out.bytes[1 + n * size] == own.bytes[1 + n * size]
 		       : out.bytes[0] == GUARD && out.bytes[1 + n * size] == GUARD);
@@ -119,8 +112,10 @@ static void every_loop_equals_its_definition(void **state)
 	(void)state;
 	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++)
 		for (int type = 0; type < KO_NTYPES; type++)
-			for (int how = 0; how < ways_of((enum kolo_type)type); how++)
-				for (size_t c = 0; c < ARRAY_LEN(counts); c++)
+			for (int how = 0; how < KO_NCOMBINES; how++)
+				for (size_t c = 0; combines(*k, (enum kolo_type)type, how) &&
+						   c < ARRAY_LEN(counts);
+				     c++)
 					for (int way = 0; way < 4; way++)
 						try_combine(*k, (enum kolo_type)type, named[how],
 							    counts[c], &seed, way & 1, way & 2);
@@ -148,7 +143,7 @@ static void narrow_types_combine_right_in_every_pair(void **state)
 						values_combine(types[t], named[how].op, false,
 							       (struct values_scale){ 1, 1 }, &want,
 							       &own[b]);
-						CHECK(same(types[t], &out[b], &want));
+						CHECK(values_same(types[t], &out[b], &want));
 					}
 				}
 			}
@@ -162,13 +157,15 @@ static void try_fill(const struct ko_kernels *k, enum kolo_type type, size_t n, 
 	union ko_scalar scale = scalar_of(type, s), divisor = { .u64 = 300 };
 	struct buffer src, out;
 	size_t size = kolo_type_size(type);
-	unsigned char want[8];
+	unsigned char want[VALUES_SIZE];
 
 	fill_random(&src, seed, type, n & 1);
-	k->scale[type](elements(&out), elements(&src), n, &scale);
-	for (size_t i = 0; i < n; i++) {
+	CHECK((k->scale[type] != NULL) == values_has_op(type, KOLO_SUM));
+	if (k->scale[type])
+		k->scale[type](elements(&out), elements(&src), n, &scale);
+	for (size_t i = 0; k->scale[type] && i < n; i++) {
 		values_first(type, KOLO_SUM, true, s, elements(&src) + i * size, want);
-		CHECK(same(type, elements(&out) + i * size, want));
+		CHECK(values_same(type, elements(&out) + i * size, want));
 	}
 	out = src;
 	k->divide[type](elements(&out), elements(&out), n, &divisor);
@@ -224,7 +221,7 @@ static void try_cast(enum kolo_type from, enum kolo_type to, size_t n, uint64_t 
 	cast_by_definition(from, elements(&src), to, elements(&want), n, 0.3f);
 	CHECK(kolo_cast(elements(&src), from, elements(&out), to, n, 0.3f) == 0);
 	for (size_t i = 0; i < n; i++)
-		CHECK(same(to, elements(&out) + i * size, elements(&want) + i * size));
+		CHECK(values_same(to, elements(&out) + i * size, elements(&want) + i * size));
 	CHECK(elements(&out)[n * size] == GUARD);
 	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
 		if (from != KOLO_F32 && to != KOLO_F32)
@@ -233,7 +230,8 @@ static void try_cast(enum kolo_type from, enum kolo_type to, size_t n, uint64_t 
 		(to == KOLO_F32 ? (*k)->to_float[from] : (*k)->of_float[to])(
 			elements(&out), elements(&src), n, &(union ko_scalar){ .f32 = 0.3f });
 		for (size_t i = 0; i < n; i++)
-			CHECK(same(to, elements(&out) + i * size, elements(&want) + i * size));
+			CHECK(values_same(to, elements(&out) + i * size,
+					  elements(&want) + i * size));
 		CHECK(elements(&out)[n * size] == GUARD);
 	}
 }
@@ -278,7 +276,7 @@ static void conversions_inside_the_loops_are_exact_for_every_code(void **state)
 					values_first(types[t], KOLO_SUM, true,
 						     (struct values_scale){ (double)s.f32, 1 },
 						     &codes[c], &want);
-					CHECK(same(types[t], &out[c], &want));
+					CHECK(values_same(types[t], &out[c], &want));
 				}
 			}
 		}
@@ -295,6 +293,25 @@ static void nan_wins_and_minus_zero_is_less(void **state)
 		CHECK(isnan(out[0]) && isnan(out[1]) && signbit(out[2]) && signbit(out[3]));
 		(*k)->combine[KOLO_F32][KO_MAX](out, in, own, 4, NULL);
 		CHECK(isnan(out[0]) && isnan(out[1]) && !signbit(out[2]) && !signbit(out[3]));
+	}
+}
+
+static void equal_values_leave_the_lower_index(void **state)
+{
+	struct {
+		double value;
+		int32_t index, unused;
+	} in[] = { { 1, 5, 0 }, { 0.0, 3, 0 }, { NAN, 9, 0 }, { NAN, 2, 0 }, { 7, 1, 0 } },
+	  own[] = { { 1, 4, 0 }, { -0.0, 2, 0 }, { 1, 1, 0 }, { NAN, 7, 0 }, { 8, 0, 0 } }, out[5];
+
+	(void)state;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		(*k)->combine[KOLO_F64_I32][KO_MINLOC](out, in, own, 5, NULL);
+		CHECK(out[0].index == 4 && out[1].index == 2 && out[2].index == 9 &&
+		      out[3].index == 2 && out[4].index == 1);
+		(*k)->combine[KOLO_F64_I32][KO_MAXLOC](out, in, own, 5, NULL);
+		CHECK(out[0].index == 4 && out[1].index == 2 && out[2].index == 9 &&
+		      out[3].index == 2 && out[4].index == 0);
 	}
 }
 
@@ -349,6 +366,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(scaling_dividing_and_copying_equal_their_definitions),
 	cmocka_unit_test(casts_equal_their_definition),
 	cmocka_unit_test(conversions_inside_the_loops_are_exact_for_every_code),
+	cmocka_unit_test(equal_values_leave_the_lower_index),
 	cmocka_unit_test(nan_wins_and_minus_zero_is_less),
 };
 

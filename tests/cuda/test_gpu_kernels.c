@@ -10,7 +10,7 @@ void t_launch(const struct ko_gpu_job *j);
 void t_note(const uint32_t *flag, uint32_t *noted);
 
 /* Places begin up to 15 elements later. */
-enum { MOST = 1200, ROOM = MOST * 8 + 128, GUARD_BYTE = 0xa5, PLACES = KO_LAUNCHER_PLACES };
+enum { MOST = 1200, ROOM = MOST * 16 + 256, GUARD_BYTE = 0xa5, PLACES = KO_LAUNCHER_PLACES };
 
 static unsigned char in[PLACES][ROOM], out[PLACES][ROOM], want[ROOM];
 
@@ -23,7 +23,10 @@ static void fill(unsigned char *p, enum kolo_type type, uint64_t *seed)
 		p[i] = (unsigned char)t_random(seed);
 	if (ko_type_is_integer(type))
 		return;
-	/* The exponent's highest bit is not set where all could be. */
+	/* The exponent's highest bit is not set where all could be: of pairs and complex numbers in
+	 * each 4 or 8 bytes. */
+	size = size < 8 || type == KOLO_F64 || type == KOLO_C128 || type == KOLO_F64_I32 ? size : 4;
+	size = size < 8 ? size : 8;
 	for (size_t i = size - 1; i < ROOM; i += size)
 		p[i] &= 0xbf;
 }
@@ -80,13 +83,17 @@ static union ko_scalar factor_of(enum kolo_type type)
 {
 	if (ko_type_is_integer(type))
 		return (union ko_scalar){ .u64 = 3 };
-	return type == KOLO_F64 ? (union ko_scalar){ .f64 = 0.3 }
-				: (union ko_scalar){ .f32 = 0.3f };
+	return type == KOLO_F64 || type == KOLO_C128 ? (union ko_scalar){ .f64 = 0.3 }
+						     : (union ko_scalar){ .f32 = 0.3f };
 }
 
+/* Of those beyond the ways of combining the first scales, and the second copies. */
 static bool has_way(int type, int way)
 {
-	return way < KO_BAND || way >= KO_NCOMBINES || ko_type_is_integer((enum kolo_type)type);
+	if (way > KO_NCOMBINES)
+		return true;
+	return ko_type_combines((enum kolo_type)type,
+				way < KO_NCOMBINES ? (enum ko_combine)way : KO_SUM_SCALED);
 }
 
 /* The way of job number k: those of combining, and then scale and copy. Of one place a logical one

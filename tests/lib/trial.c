@@ -19,15 +19,13 @@ static void make_element(enum kolo_type type, int op, int rank, size_t i, void *
 	static const double special[] = { 0.0, -0.0, INFINITY, -INFINITY, NAN };
 	double x = ldexp((double)(int)(bits % 257) - 128, -6);
 
-	if ((op == KOLO_MIN || op == KOLO_MAX) && bits >> 32 & 1)
+	if ((op == KOLO_MIN || op == KOLO_MAX || op == KOLO_MINLOC || op == KOLO_MAXLOC) &&
+	    bits >> 32 & 1)
 		x = special[(bits >> 33) % ARRAY_LEN(special)];
 	/* Of the logical ops some elements are not true. */
-	if (op >= KOLO_LAND && op < VALUES_NOPS && bits >> 40 & 1)
+	if (op >= KOLO_LAND && op <= KOLO_LXOR && bits >> 40 & 1)
 		bits = 0;
-	if (values_is_integer(type))
-		memcpy(out, &bits, kolo_type_size(type));
-	else
-		values_encode(type, x, out);
+	values_make(type, bits, x, out);
 }
 
 /* The factor that a rank scales with in a premultiplied sum. */
@@ -70,7 +68,7 @@ static void expect(const struct kolo_comm *c, const struct t_trial *t, int owner
 	bool premul = t->op == T_PREMUL;
 	enum kolo_op op = premul ? KOLO_SUM : (enum kolo_op)t->op;
 	const struct place place = { t, nranks, i };
-	char own[8];
+	char own[VALUES_SIZE];
 
 	if (strcmp(order, "ring") != 0) {
 		if (strcmp(order, "tree") == 0)
@@ -91,13 +89,6 @@ static void expect(const struct kolo_comm *c, const struct t_trial *t, int owner
 			values_combine(t->type, op, premul, s, out, own);
 	}
 	values_finish(t->type, op, nranks, out);
-}
-
-static bool same(enum kolo_type type, const void *a, const void *b)
-{
-	return memcmp(a, b, kolo_type_size(type)) == 0 ||
-	       (!values_is_integer(type) && isnan(values_decode(type, a)) &&
-		isnan(values_decode(type, b)));
 }
 
 /* ---- One trial ------------------------------------------------------------------------------- */
@@ -223,7 +214,7 @@ void t_try(const struct t_setup *setup, const struct t_trial *t)
 	bool result_here = t->call != REDUCE || rank == t->root;
 	enum kolo_op op = make_op(c, t, rank, nranks);
 	struct buffers b;
-	char want[8];
+	char want[VALUES_SIZE];
 
 	make_buffers(setup, t, &b);
 	for (size_t i = 0; i < b.src_len / size; i++)
@@ -232,7 +223,7 @@ void t_try(const struct t_setup *setup, const struct t_trial *t)
 	call_and_wait(setup, t, op, &b);
 	for (size_t i = 0; result_here && i < b.dst_len / size; i++) {
 		expect_result(c, t, i, want);
-		CHECK(same(t->type, b.dst + i * size, want));
+		CHECK(values_same(t->type, b.dst + i * size, want));
 	}
 	/* What was not a result is as it was. */
 	for (size_t i = 0; i < b.src_len / size; i++) {
@@ -270,15 +261,16 @@ void t_try_all_calls(const struct t_setup *setup, struct t_trial t, unsigned sha
 	int nranks = kolo_comm_nranks(setup->c), op = t.op;
 	uint64_t key = (uint64_t)t.type + (uint64_t)op + t.n;
 
-	if (op < VALUES_NOPS && !values_has_op(t.type, (enum kolo_op)op))
-		return;
+	bool has = op == T_PREMUL ? values_has_premul(t.type)
+				  : values_has_op(t.type, (enum kolo_op)op);
+
 	/* Those of bits and truth differ from each other in one loop alone. */
-	if (op >= KOLO_BAND && op < VALUES_NOPS)
+	if (op >= KOLO_BAND && op <= KOLO_LXOR)
 		share = 6;
 	for (int call = 0; call < T_NCALLS; call++) {
 		t.call = (enum t_call)call;
 		t.op = reduces(t.call) ? op : KOLO_SUM;
-		if (!reduces(t.call) && op != KOLO_SUM)
+		if (reduces(t.call) ? !has : op != KOLO_SUM)
 			continue;
 		for (t.root = 0; t.root < (has_root(t.call) ? nranks : 1); t.root++) {
 			for (int place = 0; place < 2; place++) {

@@ -27,9 +27,83 @@ static bool is_logical(enum kolo_op op)
 	return op == KOLO_LAND || op == KOLO_LOR || op == KOLO_LXOR;
 }
 
+static bool is_complex(enum kolo_type type)
+{
+	return type == KOLO_C64 || type == KOLO_C128;
+}
+
+static bool is_pair(enum kolo_type type)
+{
+	return type == KOLO_I32_I32 || type == KOLO_I64_I32 || type == KOLO_F32_I32 ||
+	       type == KOLO_F64_I32;
+}
+
+/* What the first part of a complex number or pair is; another type is that itself. */
+static enum kolo_type part_of(enum kolo_type type)
+{
+	switch (type) {
+	case KOLO_C64:
+	case KOLO_F32_I32: return KOLO_F32;
+	case KOLO_C128:
+	case KOLO_F64_I32: return KOLO_F64;
+	case KOLO_I32_I32: return KOLO_I32;
+	case KOLO_I64_I32: return KOLO_I64;
+	default: return type;
+	}
+}
+
 bool values_has_op(enum kolo_type type, enum kolo_op op)
 {
+	if (is_pair(type) || op == KOLO_MINLOC || op == KOLO_MAXLOC)
+		return is_pair(type) && (op == KOLO_MINLOC || op == KOLO_MAXLOC);
+	if (is_complex(type))
+		return op == KOLO_SUM || op == KOLO_PROD || op == KOLO_AVG;
 	return values_is_integer(type) || op <= KOLO_AVG;
+}
+
+bool values_has_premul(enum kolo_type type)
+{
+	return !is_complex(type) && !is_pair(type);
+}
+
+void values_make(enum kolo_type type, uint64_t bits, double x, void *out)
+{
+	enum kolo_type part = part_of(type);
+	size_t size = kolo_type_size(part);
+	char *rest = (char *)out + size;
+
+	if (values_is_integer(part))
+		memcpy(out, &bits, size);
+	else
+		values_encode(part, x, out);
+	if (is_complex(type)) {
+		values_encode(part, 1.5 - (double)(bits >> 50 & 1023) / 512, rest);
+	} else if (is_pair(type)) { /* few values and indices, so that many are equal */
+		uint64_t index = (bits >> 20 & 7) | bits << 32;
+
+		if (values_is_integer(part))
+			memset(out, bits & 1 ? 0xff : 0, size);
+		memcpy(rest, &index, kolo_type_size(type) - size); /* and what is unused */
+	}
+}
+
+bool values_same(enum kolo_type type, const void *a, const void *b)
+{
+	enum kolo_type part = part_of(type);
+	size_t size = kolo_type_size(part), whole = kolo_type_size(type);
+	const char *x = a, *y = b;
+
+	if (memcmp(a, b, whole) == 0)
+		return true;
+	if (values_is_integer(part))
+		return false;
+	if (is_pair(type) && memcmp(x + size, y + size, whole - size) != 0)
+		return false;
+	for (size_t at = 0; at < (is_pair(type) ? size : whole); at += size)
+		if (memcmp(x + at, y + at, size) != 0 &&
+		    !(isnan(values_decode(part, x + at)) && isnan(values_decode(part, y + at))))
+			return false;
+	return true;
 }
 
 /* ---- Small formats --------------------------------------------------------------------------- */
@@ -182,7 +256,7 @@ static uint64_t combine_int(enum kolo_type type, enum kolo_op op, uint64_t a, ui
 /* x rounded to what the type's loops compute in. */
 static double computed(enum kolo_type type, double x)
 {
-	return type == KOLO_F64 ? x : (double)(float)x;
+	return part_of(type) == KOLO_F64 ? x : (double)(float)x;
 }
 
 struct values_scale values_avg_scale(enum kolo_type type, int nranks)
@@ -198,6 +272,7 @@ static bool scales(enum kolo_type type, enum kolo_op op, bool premul)
 void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s,
 		  const void *src, void *out)
 {
+	enum kolo_type part = part_of(type);
 	uint64_t x;
 
 	memmove(out, src, kolo_type_size(type));
@@ -210,9 +285,12 @@ void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct valu
 	if (values_is_integer(type)) {
 		x = load_int(type, src) * s.u;
 		memcpy(out, &x, kolo_type_size(type));
-	} else {
-		values_encode(type, computed(type, values_decode(type, src) * s.f), out);
+		return;
 	}
+	for (size_t at = 0; at < kolo_type_size(type); at += kolo_type_size(part))
+		values_encode(part,
+			      computed(type, values_decode(part, (const char *)src + at) * s.f),
+			      (char *)out + at);
 }
 
 /* -0 is less than +0, and NaN wins. */
@@ -225,12 +303,70 @@ static double pick(enum kolo_op op, double a, double b)
 	return a_less == (op == KOLO_MIN) ? a : b;
 }
 
+static void multiply_complex(enum kolo_type part, void *acc, const void *src)
+{
+	size_t size = kolo_type_size(part);
+	double a = values_decode(part, acc), b = values_decode(part, (char *)acc + size),
+	       c = values_decode(part, src), d = values_decode(part, (const char *)src + size);
+
+	values_encode(part, computed(part, computed(part, a * c) - computed(part, b * d)), acc);
+	values_encode(part, computed(part, computed(part, a * d) + computed(part, b * c)),
+		      (char *)acc + size);
+}
+
+/* -1, 0 or 1: how value a stands to value b, by the op. */
+static int compare_values(enum kolo_type part, enum kolo_op op, const void *a, const void *b)
+{
+	double x, y;
+
+	if (values_is_integer(part)) {
+		int64_t i = (int64_t)load_int(part, a), j = (int64_t)load_int(part, b);
+
+		return i == j ? 0 : (i < j) == (op == KOLO_MINLOC) ? -1 : 1;
+	}
+	x = values_decode(part, a);
+	y = values_decode(part, b);
+	if (isnan(x) || isnan(y))
+		return isnan(x) && isnan(y) ? 0 : isnan(x) ? -1 : 1;
+	return x == y ? 0 : (x < y) == (op == KOLO_MINLOC) ? -1 : 1;
+}
+
+static void combine_pairs(enum kolo_type type, enum kolo_op op, void *acc, const void *src)
+{
+	enum kolo_type part = part_of(type);
+	size_t size = kolo_type_size(part);
+	int order = compare_values(part, op, acc, src);
+
+	if (order == 0)
+		order = (int64_t)load_int(KOLO_I32, (char *)acc + size) <=
+					(int64_t)load_int(KOLO_I32, (const char *)src + size)
+				? -1
+				: 1;
+	if (order > 0)
+		memcpy(acc, src, kolo_type_size(type));
+}
+
 void values_combine(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s,
 		    void *acc, const void *src)
 {
+	enum kolo_type part = part_of(type);
 	uint64_t x;
 	double a, b;
 
+	if (is_pair(type)) {
+		combine_pairs(type, op, acc, src);
+		return;
+	}
+	if (is_complex(type) && op == KOLO_PROD) {
+		multiply_complex(part, acc, src);
+		return;
+	}
+	if (is_complex(type)) {
+		values_combine(part, op, premul, s, acc, src);
+		values_combine(part, op, premul, s, (char *)acc + kolo_type_size(part),
+			       (const char *)src + kolo_type_size(part));
+		return;
+	}
 	if (values_is_integer(type)) {
 		x = combine_int(type, premul ? KOLO_SUM : op, load_int(type, acc),
 				premul ? load_int(type, src) * s.u : load_int(type, src));
@@ -252,7 +388,7 @@ void values_tree(enum kolo_type type, enum kolo_op op, bool premul, int first, i
 		 values_of_rank *value, const void *arg, void *out)
 {
 	struct values_scale s = { 0 };
-	char own[8], rest[8];
+	char own[VALUES_SIZE], rest[VALUES_SIZE];
 	int half = 1;
 
 	if (n == 1) {
@@ -273,7 +409,7 @@ static void sum_group(const struct kolo_comm *comm, enum kolo_type type, enum ko
 		      void *out)
 {
 	int size = kolo_comm_nranks(comm) / kolo_comm_groups(comm);
-	char own[8];
+	char own[VALUES_SIZE];
 
 	for (int k = 1; k <= size; k++) {
 		int rank = kolo_comm_group_rank(comm, group, (number + k) % size);
@@ -306,7 +442,7 @@ void values_grid(const struct kolo_comm *comm, enum kolo_type type, enum kolo_op
 {
 	struct values_place place = values_grid_place(comm, owner);
 	int groups = kolo_comm_groups(comm);
-	char sum[8];
+	char sum[VALUES_SIZE];
 
 	for (int k = 1; k <= groups; k++) {
 		sum_group(comm, type, op, premul, (place.group + k) % groups, place.number, value,

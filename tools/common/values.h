@@ -8,12 +8,27 @@
 
 #include <stdbool.h>
 
-enum { VALUES_NTYPES = KOLO_U16 + 1, VALUES_NOPS = KOLO_LXOR + 1 };
+enum {
+	VALUES_NTYPES = KOLO_F64_I32 + 1,
+	VALUES_NOPS = KOLO_MAXLOC + 1,
+	VALUES_SIZE = 16 /* bytes of the largest element */
+};
 
 bool values_is_integer(enum kolo_type type);
 
-/* Whether the type has the op: floating types have no bits and no truth. */
+/* Whether the type has the op: floating types have no bits and no truth, complex numbers no order,
+ * and pairs nothing but that. */
 bool values_has_op(enum kolo_type type, enum kolo_op op);
+
+/* Whether it has sums with a factor. */
+bool values_has_premul(enum kolo_type type);
+
+/* An element made of some bits: integers are these, floating types are x. Of a complex number x is
+ * the real part, and of a pair of a floating type the value. */
+void values_make(enum kolo_type type, uint64_t bits, double x, void *out);
+
+/* Equal bits; or NaN in the same parts, and equal bits in the others. */
+bool values_same(enum kolo_type type, const void *a, const void *b);
 
 /* The element at p, of a floating type. */
 double values_decode(enum kolo_type type, const void *p);
@@ -21,7 +36,7 @@ double values_decode(enum kolo_type type, const void *p);
 /* The element of a floating type nearest to x, ties to even; F8E4M3 saturates. */
 void values_encode(enum kolo_type type, double x, void *out);
 
-/* A factor: f for floating types, u (wrapping) for integers. */
+/* A factor: f for floating and complex types, u (wrapping) for integers. */
 struct values_scale {
 	double f;
 	uint64_t u;

@@ -27,10 +27,7 @@ static void make_element(enum kolo_type type, int rank, size_t i, void *out)
 	uint64_t bits = mix((uint64_t)rank * PERIOD + i % PERIOD + 1);
 	double x = 0.5 + 1.5 * (double)(bits >> 12) / (double)(1ULL << 52);
 
-	if (values_is_integer(type))
-		memcpy(out, &bits, kolo_type_size(type));
-	else
-		values_encode(type, bits & 1 ? -x : x, out);
+	values_make(type, bits, bits & 1 ? -x : x, out);
 }
 
 /* n elements of `rank`, from its first on. */
@@ -95,7 +92,7 @@ static void expect_element(const struct bench *b, const struct job *j, int owner
 {
 	struct values_scale scale = values_avg_scale(j->type, b->nranks);
 	const struct place place = { b, j, i };
-	char own[8];
+	char own[VALUES_SIZE];
 	int rank = b->next[owner];
 
 	if (strcmp(kolo_comm_order(b->comm), "ring") != 0) {

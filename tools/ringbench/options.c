@@ -31,9 +31,9 @@ static const char help[] =
 	"  -e BYTES          The largest size. Default: 128 MiB.\n"
 	"  -f FACTOR         The factor from one size to the next. Default: 2.\n"
 	"  -t TYPE|all       The type of the elements: i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64\n"
-	"                    f8e4m3 f8e5m2. Default: f32.\n"
+	"                    f8e4m3 f8e5m2 c64 c128 i32_i32 i64_i32 f32_i32 f64_i32. Default: f32.\n"
 	"  -o OP|all         The operation: sum prod min max avg; of integer types also band bor bxor\n"
-	"                    land lor lxor. Default: sum.\n"
+	"                    land lor lxor; of pairs, like f64_i32, minloc and maxloc. Default: sum.\n"
 	"  -r ROOT|all       The root of broadcast, reduce, gather and scatter. Default: rank 0.\n"
 	"  --in-place        Measure only in place. Default: in place and out of place, except collectives\n"
 	"                    that cannot be in place.\n"
@@ -154,7 +154,8 @@ static void choose_type(const char *value, bool *types)
 	}
 	if (!any)
 		mistake("-t", value,
-			"must be i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 or all");
+			"must be i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 c64 c128 "
+			"i32_i32 i64_i32 f32_i32 f64_i32 or all");
 }
 
 static void choose_op(const char *value, bool *ops)
@@ -167,7 +168,7 @@ static void choose_op(const char *value, bool *ops)
 	}
 	if (!any)
 		mistake("-o", value,
-			"must be sum prod min max avg band bor bxor land lor lxor or all");
+			"must be sum prod min max avg band bor bxor land lor lxor minloc maxloc or all");
 }
 
 static void choose_collective(const char *value, bool *collectives)
@@ -322,15 +323,23 @@ static void check_used(const struct options *o)
 			"needs a collective that moves elements");
 }
 
-/* Of bits and truth only integer types have ops. */
+/* Has some type one of the ops, where one is needed? */
 static void check_ops(const struct options *o)
 {
+	bool needed = false;
+
+	for (int coll = 0; coll < NCOLLECTIVES; coll++)
+		needed |= o->collectives[coll] && collective_reduces((enum collective)coll);
+	if (!needed)
+		return;
 	for (int type = 0; type < VALUES_NTYPES; type++)
 		for (int op = 0; op < VALUES_NOPS; op++)
 			if (o->types[type] && o->ops[op] &&
 			    values_has_op((enum kolo_type)type, (enum kolo_op)op))
 				return;
-	mistake("-o", o->op_text, "is for integer types: name one, like -t i32");
+	mistake("-o", o->op_text ? o->op_text : "sum",
+		"is no op of this type: bits and truth are for integers (-t i32), minloc and maxloc for "
+		"pairs (-t f64_i32)");
 }
 
 static void check_memory(struct options *o)

@@ -30,7 +30,8 @@ class Status(enum.IntEnum):
 class Type(enum.IntEnum):
     """enum kolo_type."""
 
-    I8, U8, I32, U32, I64, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2, I16, U16 = range(14)
+    I8, U8, I32, U32, I64, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2, I16, U16, C64, C128 = range(16)
+    I32_I32, I64_I32, F32_I32, F64_I32 = range(16, 20)
 
     @property
     def size(self) -> int:
@@ -41,7 +42,7 @@ class Type(enum.IntEnum):
 class Op(enum.IntEnum):
     """enum kolo_op."""
 
-    SUM, PROD, MIN, MAX, AVG, BAND, BOR, BXOR, LAND, LOR, LXOR = range(11)
+    SUM, PROD, MIN, MAX, AVG, BAND, BOR, BXOR, LAND, LOR, LXOR, MINLOC, MAXLOC = range(13)
 
 
 class KoloError(Exception):

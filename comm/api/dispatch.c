@@ -4,6 +4,7 @@
 #include "comm/api/group.h"
 #include "comm/api/perform.h"
 #include "comm/coll/collectives.h"
+#include "comm/core/left.h"
 #include "comm/p2p/p2p.h"
 #include "comm/sys/queue.h"
 

@@ -219,13 +219,6 @@ static void prepare(struct ko_run *run, const struct ko_call *call, const struct
 	run->model = ko_algorithm_table[run->algorithm]->model(run);
 }
 
-/* Could the next call be the same? Counts may change unseen, and ops made at run time come and
- * go. */
-static bool can_be_known(const struct ko_call *call)
-{
-	return !call->uneven && (int)call->op < KO_OP_FIRST;
-}
-
 /* A call that is not the last one again. `red` NULL: the reducer is made here, and the arguments
  * are not checked yet. */
 static int begin_new(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
@@ -241,7 +234,7 @@ static int begin_new(struct ko_run *run, const struct ko_call *call, const struc
 		return rc;
 	prepare(run, call, red);
 	cell.used = cell.used && (run->algorithm == KO_BOARD || run->offers);
-	if (!red && can_be_known(call))
+	if (!red && !call->uneven) /* counts may change unseen */
 		c->known[call->coll] = (struct ko_known){ *call, cell, *run };
 	return 0;
 }

@@ -1,9 +1,6 @@
-/* What is kept of a call: whether it equals the last one (ko_call_is_known), a copy for later
- * (ko_left_init), where the ranks' parts begin (ko_call_firsts), and the messages that it consists
- * of (ko_call_messages). */
+/* What a call consists of: whether it equals the last one (ko_call_is_known), where the ranks'
+ * parts begin (ko_call_firsts), and its messages (ko_call_messages). */
 #include "comm/core/call.h"
-
-#include "comm/core/ops.h"
 
 #include <string.h>
 
@@ -94,47 +91,4 @@ void ko_call_post(struct kolo_comm *c, enum ko_coll coll, uint64_t n)
 	c->sequence.history = ko_desc_history(c->sequence.history, &desc);
 	ko_roster_enter(c->roster, c->rank, &desc);
 	ko_roster_finish(c->roster, c->rank, desc.seq);
-}
-
-/* ---- Later ----------------------------------------------------------------------------------- */
-
-/* Copies the counts into *room, and moves that on. */
-static const size_t *keep_counts(size_t **room, const size_t *counts, int nranks)
-{
-	size_t *copy = *room;
-
-	if (!counts)
-		return NULL;
-	memcpy(copy, counts, (size_t)nranks * sizeof(*counts));
-	*room += nranks;
-	return copy;
-}
-
-size_t ko_left_len(const struct ko_call *call)
-{
-	size_t ncounts = (size_t)(!!call->counts + !!call->received) * (size_t)call->comm->nranks;
-
-	return sizeof(struct ko_left) + ncounts * sizeof(size_t);
-}
-
-void ko_left_init(struct ko_left *left, const struct ko_call *call)
-{
-	size_t *room = left->counts;
-
-	left->next = NULL;
-	left->call = *call;
-	left->call.counts = keep_counts(&room, call->counts, call->comm->nranks);
-	left->call.received = keep_counts(&room, call->received, call->comm->nranks);
-	left->red = ko_coll_is_p2p(call->coll) ? (struct ko_reducer){ 0 }
-					       : ko_op_reducer(call->comm, call->op, call->type);
-	if (left->red.how == KO_MADE) {
-		left->made = *left->red.s.made;
-		left->red.s.made = &left->made;
-	}
-}
-
-int ko_left_fail(const struct ko_call *call)
-{
-	return ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for a call that is done later",
-		       call->comm->rank, ko_coll_name((int)call->coll));
 }

@@ -1,8 +1,8 @@
 /* A call: what the caller of a public operation asks for.
  *
- * This file has the arguments (struct ko_call), the last call of each kind (struct ko_known) and
- * calls that are left for later (struct ko_left). comm/api/dispatch.c decides whether a call is
- * done now or later. comm/api/perform.c does it. */
+ * This file has the arguments (struct ko_call) and the last call of each kind (struct ko_known).
+ * comm/api/dispatch.c decides whether a call is done now or later (comm/core/left.h).
+ * comm/api/perform.c does it. */
 #ifndef COMM_CORE_CALL_H
 #define COMM_CORE_CALL_H
 
@@ -53,25 +53,6 @@ void ko_call_forget(struct kolo_comm *c);
 /* Posts kolo_alloc and its like in the roster as an operation that is begun and finished. It never
  * waits. All ranks call it at the same place in their order, with the same n. */
 void ko_call_post(struct kolo_comm *c, enum ko_coll coll, uint64_t n);
-
-/* A call left for later, with copies of what the caller may change or free. */
-struct ko_left {
-	struct ko_left *next;
-	struct ko_call call;   /* its counts and received point to `counts` below */
-	struct ko_reducer red; /* as the op was at the time of the call */
-	struct ko_made made;   /* of red, if it calls a function of the program */
-	size_t counts[];
-};
-
-/* Bytes of a struct ko_left for this call. */
-size_t ko_left_len(const struct ko_call *call);
-
-/* Fills `left`, which has ko_left_len bytes. */
-void ko_left_init(struct ko_left *left, const struct ko_call *call);
-
-/* Sets the error for a call that could not be left because there is no memory. Returns
- * KOLO_ENOMEM. */
-int ko_left_fail(const struct ko_call *call);
 
 /* Checks the arguments. Errors: KOLO_EINVAL. */
 int ko_call_check(const struct ko_call *call);

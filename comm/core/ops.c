@@ -2,6 +2,7 @@
 #include "comm/core/ops.h"
 
 #include "comm/base/error.h"
+#include "comm/core/call.h"
 
 #include <stdlib.h>
 
@@ -55,6 +56,7 @@ static int add(struct kolo_comm *c, struct ko_op op, enum kolo_op *out)
 		c->nops = k + 1;
 	}
 	c->ops[k] = op;
+	ko_call_forget(c); /* what is known points to ops that may have moved */
 	*out = (enum kolo_op)(KO_OP_FIRST + k);
 	return 0;
 }
@@ -123,5 +125,6 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op)
 			       "kolo_op_create_premul_sum on this communicator",
 			       (int)op);
 	comm->ops[k].type = -1;
+	ko_call_forget(comm);
 	return 0;
 }

@@ -302,6 +302,43 @@ static void queues_and_groups_keep_the_op(void **state)
 	t_processes(3, destroy_while_queued, (void *)&how);
 }
 
+static void keep_a(void *arg, void *out, const void *a, const void *b, size_t n)
+{
+	(void)b;
+	if (out != a)
+		memcpy(out, a, n * *(size_t *)arg);
+}
+
+/* The same call again, with an op that has the number of another one that went. */
+static void replace_ops(struct t_rank *r)
+{
+	struct kolo_comm *c = comm_of(r);
+	enum kolo_type type = kolo_type_bytes(8);
+	struct bytes is = { .size = 8 };
+	size_t size = 8;
+	uint64_t x = 1, y = 0;
+	enum kolo_op sum, first;
+
+	for (int k = 0; k < 20; k++) {
+		CHECK(kolo_op_create(c, type, add_bytes, &is, 1, &sum) == 0);
+		CHECK(kolo_all_reduce(c, &x, &y, 1, type, sum, NULL) == 0);
+		CHECK(y == (uint64_t)r->nranks);
+		CHECK(kolo_op_destroy(c, sum) == 0);
+		CHECK(kolo_op_create(c, type, keep_a, &size, 1, &first) == 0 && first == sum);
+		CHECK(kolo_all_reduce(c, &x, &y, 1, type, first, NULL) == 0 && y == 1);
+		CHECK(kolo_op_destroy(c, first) == 0);
+	}
+	kolo_comm_destroy(c);
+}
+
+static void a_number_is_used_again_for_another_op(void **state)
+{
+	static const struct how how = { 0 };
+
+	(void)state;
+	t_processes(2, replace_ops, (void *)&how);
+}
+
 /* ---- Refusals -------------------------------------------------------------------------------- */
 
 static void check_refused(int rc, int code, const char *word)
@@ -383,6 +420,7 @@ static void ranks_with_other_elements_are_told(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(ops_of_the_program_do_what_they_say),
+	cmocka_unit_test(a_number_is_used_again_for_another_op),
 	cmocka_unit_test(queues_and_groups_keep_the_op),
 	cmocka_unit_test(wrong_arguments_are_refused),
 	cmocka_unit_test(ranks_with_other_elements_are_told),

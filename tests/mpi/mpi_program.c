@@ -126,14 +126,17 @@ static void close_memory(struct memory *m)
 	free(m->at);
 }
 
-/* Where int k of a buffer lies. */
-static int *int_at(const struct memory *m, size_t k)
+/* Where int k of a buffer lies, in ints from its beginning. */
+static size_t place_of(const struct memory *m, size_t k)
 {
 	size_t e = (size_t)m->each;
 
-	if (m->layout == REVERSED)
-		return m->at + k / e * e + (e - 1 - k % e);
-	return m->at + k * stride(m->layout);
+	return m->layout == REVERSED ? k / e * e + (e - 1 - k % e) : k * stride(m->layout);
+}
+
+static int *int_at(const struct memory *m, size_t k)
+{
+	return m->at + place_of(m, k);
 }
 
 static int count_of(const struct memory *m, size_t n)
@@ -383,11 +386,206 @@ static void combine(MPI_Comm comm, int call, uint64_t *shared, uint64_t *own)
 	free(want);
 }
 
+/* ---- Reductions of other kinds --------------------------------------------------------------- */
+
+/* One call with an element's worth of everything; src may be MPI_IN_PLACE. */
+static void reduce(int call, const void *src, void *dst, int n, MPI_Datatype type, MPI_Op op,
+		   int root, MPI_Comm comm)
+{
+	int counts[MOST_RANKS];
+
+	for (int r = 0; r < nranks; r++)
+		counts[r] = n;
+	switch (call) {
+	case 0: MPI_Allreduce(src, dst, n, type, op, comm); break;
+	case 1: MPI_Reduce(src, dst, n, type, op, root, comm); break;
+	case 2: MPI_Reduce_scatter_block(src, dst, n, type, op, comm); break;
+	default: MPI_Reduce_scatter(src, dst, counts, type, op, comm);
+	}
+}
+
+/* MPI's pairs with the largest values: element i of a rank is its value and a place. */
+struct pair {
+	const MPI_Datatype *type;
+	size_t len, place_at; /* of a pair; where its place is */
+	char kind;            /* of the value: as a letter of C's, or L for long double */
+};
+
+static void set_pair(const struct pair *p, char *at, double x, int place)
+{
+	switch (p->kind) {
+	case 'd': memcpy(at, &x, sizeof(x)); break;
+	case 'f': memcpy(at, &(float){ (float)x }, sizeof(float)); break;
+	case 'L': *(long double *)(void *)at = (long double)x; break;
+	case 'l': memcpy(at, &(long){ (long)x }, sizeof(long)); break;
+	case 's': memcpy(at, &(short){ (short)x }, sizeof(short)); break;
+	default: memcpy(at, &(int){ (int)x }, sizeof(int));
+	}
+	memcpy(at + p->place_at, &place, sizeof(place));
+}
+
+static void reduce_pairs(MPI_Comm comm, int call, uint64_t *shared)
+{
+	const MPI_Datatype types[] = { MPI_DOUBLE_INT, MPI_2INT,      MPI_FLOAT_INT,
+				       MPI_LONG_INT,   MPI_SHORT_INT, MPI_LONG_DOUBLE_INT };
+	const struct pair pairs[] = {
+		{ &types[0], 16, 8, 'd' }, { &types[1], 8, 4, 'i' }, { &types[2], 8, 4, 'f' },
+		{ &types[3], 16, 8, 'l' }, { &types[4], 8, 4, 's' }, { &types[5], 32, 16, 'L' },
+	};
+	const struct pair *p = &pairs[draw(shared, 6)];
+	bool most = draw(shared, 2), in_place = draw(shared, 2) && call != 1;
+	int n = (int)draw(shared, 400), root = (int)draw(shared, (uint64_t)nranks);
+	size_t blocks = call > 1 ? (size_t)nranks : 1, first = call > 1 ? (size_t)(rank * n) : 0;
+	char *src = calloc(401 * blocks, 32), *dst = calloc(401 * blocks, 32), *want = malloc(32);
+
+	for (size_t i = 0; i < (size_t)n * blocks; i++)
+		set_pair(p, (in_place ? dst : src) + i * p->len, value(rank, i),
+			 element(0, rank, i));
+	reduce(call, in_place ? MPI_IN_PLACE : src, dst, n, *p->type,
+	       most ? MPI_MAXLOC : MPI_MINLOC, root, comm);
+	for (size_t i = 0; i < (size_t)n && (call != 1 || rank == root); i++) {
+		double best = value(0, first + i);
+		int place = element(0, 0, first + i);
+
+		for (int r = 1; r < nranks; r++) {
+			double x = value(r, first + i);
+			int other = element(0, r, first + i);
+
+			if (x == best ? other < place : (x > best) == most) {
+				best = x;
+				place = other;
+			}
+		}
+		memcpy(want, dst + i * p->len, p->len); /* and what is unused */
+		set_pair(p, want, best, place);
+		CHECK(memcmp(dst + i * p->len, want, p->len) == 0, "a pair");
+	}
+	free(src);
+	free(dst);
+	free(want);
+}
+
+/* Of small whole numbers products are exact. */
+static void reduce_numbers(MPI_Comm comm, int call, uint64_t *shared)
+{
+	bool complex = draw(shared, 2), product = draw(shared, 2), in_place = draw(shared, 2);
+	int n = (int)draw(shared, 300), root = (int)draw(shared, (uint64_t)nranks);
+	size_t blocks = call > 1 ? (size_t)nranks : 1, first = call > 1 ? (size_t)(rank * n) : 0;
+	size_t all = (size_t)n * blocks;
+	double _Complex *c = calloc(all + 1, sizeof(*c)), *d = calloc(all + 1, sizeof(*d));
+	long double *x = calloc(all + 1, sizeof(*x)), *y = calloc(all + 1, sizeof(*y));
+
+	in_place = in_place && call != 1;
+	for (size_t i = 0; i < all; i++) {
+		(in_place ? d : c)[i] = value(rank, i) + 1.0i * element(rank, 1, i);
+		(in_place ? y : x)[i] = (long double)value(rank, i);
+	}
+	if (complex)
+		reduce(call, in_place ? MPI_IN_PLACE : c, d, n, MPI_C_DOUBLE_COMPLEX,
+		       product ? MPI_PROD : MPI_SUM, root, comm);
+	else
+		reduce(call, in_place ? MPI_IN_PLACE : x, y, n, MPI_LONG_DOUBLE,
+		       product ? MPI_PROD : MPI_SUM, root, comm);
+	for (size_t i = first; i < first + (size_t)n && (call != 1 || rank == root); i++) {
+		double _Complex want = value(0, i) + 1.0i * element(0, 1, i);
+
+		for (int r = 1; r < nranks; r++) {
+			double _Complex other = value(r, i) + 1.0i * element(r, 1, i);
+
+			want = product ? want * other : want + other;
+		}
+		if (complex)
+			CHECK(d[i - first] == want, "complex numbers");
+		else
+			CHECK(y[i - first] == (long double)sum_of(product ? MPI_PROD : MPI_SUM, i),
+			      "long doubles");
+	}
+	free(c);
+	free(d);
+	free(x);
+	free(y);
+}
+
+static const struct memory *reduced; /* what the operations below combine */
+
+static void own_sum(void *in, void *inout, int *len, MPI_Datatype *type)
+{
+	size_t n = (size_t)*len * (size_t)reduced->each;
+
+	CHECK(*type == reduced->type, "the type of an own operation");
+	for (size_t k = 0; k < n; k++)
+		((int *)inout)[place_of(reduced, k)] += ((int *)in)[place_of(reduced, k)];
+}
+
+/* On a type of the program's, with gaps or in another order. */
+static void reduce_own(MPI_Comm comm, int call, uint64_t *shared)
+{
+	int each = 1 + (int)draw(shared, 6), root = (int)draw(shared, (uint64_t)nranks);
+	size_t n = draw(shared, 60) * (size_t)each, blocks = call > 1 ? (size_t)nranks : 1;
+	size_t first = call > 1 ? (size_t)rank * n : 0;
+	bool in_place = draw(shared, 2) && call != 1;
+	struct memory a, b;
+	uint64_t layout = draw(shared, 1000);
+	MPI_Op op;
+
+	open_memory(&a, &(uint64_t){ layout }, n * blocks, each);
+	open_memory(&b, &(uint64_t){ layout }, n * blocks, each);
+	put(in_place ? &b : &a, 0, n * blocks, rank, 5);
+	reduced = in_place ? &b : &a;
+	MPI_Op_create(own_sum, 1, &op);
+	reduce(call, in_place ? MPI_IN_PLACE : a.at, b.at, count_of(&a, n), reduced->type, op, root,
+	       comm);
+	MPI_Op_free(&op);
+	for (size_t i = 0; i < n && (call != 1 || rank == root); i++) {
+		int want = 0;
+
+		for (int r = 0; r < nranks; r++)
+			want += element(r, 5, first + i);
+		CHECK(*int_at(&b, i) == want, "an own operation");
+	}
+	close_memory(&a);
+	close_memory(&b);
+}
+
+static void last_of(void *in, void *inout, int *len, MPI_Datatype *type)
+{
+	(void)in, (void)inout, (void)len, (void)type; /* what comes from higher ranks stays */
+}
+
+/* Of what does not commute the order of ranks counts. */
+static void reduce_in_order(MPI_Comm comm, int call, uint64_t *shared)
+{
+	int n = (int)draw(shared, 100), src[100] = { 0 }, dst[100] = { 0 };
+	MPI_Op op;
+
+	for (int i = 0; i < n; i++)
+		src[i] = element(rank, 2, (size_t)i);
+	MPI_Op_create(last_of, 0, &op);
+	reduce(call % 2, src, dst, n, MPI_INT, op, 0, comm);
+	MPI_Op_free(&op);
+	for (int i = 0; i < n && (call % 2 == 0 || rank == 0); i++)
+		CHECK(dst[i] == element(nranks - 1, 2, (size_t)i), "ranks in order");
+}
+
+static void combine_others(MPI_Comm comm, uint64_t *shared)
+{
+	int which = (int)draw(shared, 4), call = (int)draw(shared, 4);
+
+	if (which == 0)
+		reduce_pairs(comm, call, shared);
+	else if (which == 1)
+		reduce_numbers(comm, call, shared);
+	else if (which == 2)
+		reduce_own(comm, call, shared);
+	else
+		reduce_in_order(comm, call, shared);
+}
+
 /* ---- Random programs ------------------------------------------------------------------------- */
 
 static void one(MPI_Comm comm, uint64_t program, uint64_t *shared, uint64_t *own)
 {
-	int call = (int)draw(shared, 14);
+	int call = (int)draw(shared, 17);
 
 	MPI_Comm_rank(comm, &rank);
 	MPI_Comm_size(comm, &nranks);
@@ -397,6 +595,8 @@ static void one(MPI_Comm comm, uint64_t program, uint64_t *shared, uint64_t *own
 		move_uneven(comm, call - 5, program, shared, own);
 	else if (call < 13)
 		combine(comm, call - 9, shared, own);
+	else if (call < 16)
+		combine_others(comm, shared);
 	else
 		MPI_Barrier(comm);
 }

@@ -82,6 +82,7 @@ static int drop(MPI_Comm comm, int keyval, void *value, void *extra)
 
 	(void)comm, (void)keyval, (void)extra;
 	freed++;
+	km_own_close(c);
 	km_leave_ring(c->ring);
 	c->ring = NULL;
 	c->kolo = NULL;
@@ -162,6 +163,7 @@ void km_leave_all(void)
 {
 	pthread_mutex_lock(&lock);
 	for (struct km_comm *c = all.first; c; c = c->next) {
+		km_own_close(c);
 		c->kolo = NULL;
 		c->why = "MPI ends";
 	}

@@ -82,10 +82,11 @@ struct km_comm {
 	uint64_t weight;        /* of those that Kolo could have done */
 	struct kolo_comm *kolo; /* the ring's; NULL: it has not joined */
 	struct km_ring *ring;
-	const char *why; /* why it never will; NULL: it may, or has */
-	bool joined;     /* a ring, now or before it was freed */
-	bool told;       /* a failure was printed */
-	long nfreed;     /* communicators that are added up here */
+	struct km_own *own; /* own.c; NULL: none yet */
+	const char *why;    /* why it never will; NULL: it may, or has */
+	bool joined;        /* a ring, now or before it was freed */
+	bool told;          /* a failure was printed */
+	long nfreed;        /* communicators that are added up here */
 	char name[MPI_MAX_OBJECT_NAME];
 	struct km_tally tally[KM_NCALLS];
 	struct km_comm *next;
@@ -184,6 +185,16 @@ struct km_done {
 /* Does the call on Kolo. false: MPI is to do it, on all ranks. */
 bool km_move(struct km_comm *c, const struct km_args *a, struct km_done *d);
 bool km_combine(struct km_comm *c, const struct km_args *a, struct km_done *d);
+
+/* ---- own.c ----------------------------------------------------------------------------------- */
+
+/* Gets ready for a reduction whose elements MPI combines, by MPI_Reduce_local. `is` has the size of
+ * an element as Kolo moves it. *op is Kolo's, for kolo_type_bytes of that size. Returns 0,
+ * KOLO_ENOMEM, or KOLO_ENOTSUP on all ranks alike. */
+int km_own_begin(struct km_comm *c, const struct km_args *a, struct km_type is, enum kolo_op *op);
+
+/* The communicator goes, or its ring. */
+void km_own_close(struct km_comm *c);
 
 /* ---- report.c -------------------------------------------------------------------------------- */
 

@@ -1,10 +1,12 @@
 /* Elements of MPI's types as bytes side by side (km_pack, km_unpack). */
 #include "tools/mpi/inside.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A type that its owner may have freed and made anew as another one has no place here. */
+/* The thread's last predefined type. Another one its owner may have freed, and made anew as another
+ * one: what is known of that hangs at an attribute of it. */
 static _Thread_local struct {
 	bool valid;
 	MPI_Datatype type;
@@ -53,7 +55,34 @@ static bool get_inner(MPI_Datatype type, const struct envelope *e, MPI_Datatype 
 	       MPI_SUCCESS;
 }
 
-static bool is_dense(MPI_Datatype type, const struct km_type *t, bool *predefined);
+/* Does it lie in memory as in a message? Tells by packing an element whose bytes are all different.
+ * The type must be committed. */
+static bool packs_as_it_is(MPI_Datatype type, size_t size)
+{
+	unsigned char element[256], packed[2 * sizeof(element)];
+	int at = 0;
+
+	for (size_t k = 0; k < sizeof(element); k++)
+		element[k] = (unsigned char)k;
+	return size <= sizeof(element) &&
+	       km_real.Pack(element, 1, type, packed, (int)sizeof(packed), &at, MPI_COMM_WORLD) ==
+		       MPI_SUCCESS &&
+	       (size_t)at == size && memcmp(element, packed, size) == 0;
+}
+
+static bool is_dense(MPI_Datatype type, const struct km_type *t, bool *predefined, bool committed);
+
+static bool measure(MPI_Datatype type, struct km_type *out)
+{
+	MPI_Aint lb;
+	int size;
+
+	if (type == MPI_DATATYPE_NULL || km_real.Type_size(type, &size) != MPI_SUCCESS ||
+	    size < 0 || km_real.Type_get_extent(type, &lb, &out->extent) != MPI_SUCCESS)
+		return false;
+	out->size = (size_t)size;
+	return true;
+}
 
 /* A type that is n times another one is as dense as that. */
 static bool inner_is_dense(MPI_Datatype type, const struct envelope *e)
@@ -64,13 +93,13 @@ static bool inner_is_dense(MPI_Datatype type, const struct envelope *e)
 
 	if (!get_inner(type, e, &inner))
 		return false;
-	dense = km_type_of(inner, &t) && is_dense(inner, &t, &predefined);
+	dense = measure(inner, &t) && is_dense(inner, &t, &predefined, false);
 	if (!predefined)
 		km_real.Type_free(&inner);
 	return dense;
 }
 
-static bool is_dense(MPI_Datatype type, const struct km_type *t, bool *predefined)
+static bool is_dense(MPI_Datatype type, const struct km_type *t, bool *predefined, bool committed)
 {
 	struct envelope e;
 	MPI_Aint lb, extent, true_lb, true_extent;
@@ -85,28 +114,77 @@ static bool is_dense(MPI_Datatype type, const struct km_type *t, bool *predefine
 		return false;
 	if (e.combiner == MPI_COMBINER_DUP || e.combiner == MPI_COMBINER_CONTIGUOUS)
 		return inner_is_dense(type, &e);
-	return *predefined;
+	return *predefined || (committed && packs_as_it_is(type, t->size));
+}
+
+/* ---- What is known of a type ----------------------------------------------------------------- */
+
+static int key = MPI_KEYVAL_INVALID;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int copy(MPI_Datatype type, int keyval, void *extra, void *value, void *out, int *flag)
+{
+	(void)type, (void)keyval, (void)extra, (void)value, (void)out;
+	*flag = 0;
+	return MPI_SUCCESS;
+}
+
+static int drop(MPI_Datatype type, int keyval, void *value, void *extra)
+{
+	(void)type, (void)keyval, (void)extra;
+	free(value);
+	return MPI_SUCCESS;
+}
+
+static bool find(MPI_Datatype type, struct km_type *out)
+{
+	const struct km_type *known;
+	int there = 0;
+
+	if (key == MPI_KEYVAL_INVALID ||
+	    km_real.Type_get_attr(type, key, &known, &there) != MPI_SUCCESS || !there)
+		return false;
+	*out = *known;
+	return true;
+}
+
+/* It is a matter of speed alone: what cannot be kept is found out again. */
+static void keep(MPI_Datatype type, const struct km_type *t)
+{
+	struct km_type *copied = malloc(sizeof(*copied));
+
+	if (!copied)
+		return;
+	*copied = *t;
+	pthread_mutex_lock(&lock);
+	if (key == MPI_KEYVAL_INVALID)
+		km_real.Type_create_keyval(copy, drop, &key, NULL);
+	if (key == MPI_KEYVAL_INVALID || km_real.Type_set_attr(type, key, copied) != MPI_SUCCESS)
+		free(copied);
+	pthread_mutex_unlock(&lock);
 }
 
 bool km_type_of(MPI_Datatype type, struct km_type *out)
 {
-	MPI_Aint lb;
 	bool predefined;
-	int size;
 
 	if (last.valid && last.type == type) {
 		*out = last.is;
 		return true;
 	}
-	if (type == MPI_DATATYPE_NULL || km_real.Type_size(type, &size) != MPI_SUCCESS ||
-	    size < 0 || km_real.Type_get_extent(type, &lb, &out->extent) != MPI_SUCCESS)
+	if (type == MPI_DATATYPE_NULL)
 		return false;
-	out->size = (size_t)size;
-	out->dense = is_dense(type, out, &predefined);
+	if (find(type, out))
+		return true;
+	if (!measure(type, out))
+		return false;
+	out->dense = is_dense(type, out, &predefined, true);
 	if (predefined) {
 		last.valid = true;
 		last.type = type;
 		last.is = *out;
+	} else {
+		keep(type, out);
 	}
 	return true;
 }

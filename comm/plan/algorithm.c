@@ -2,6 +2,7 @@
  * table estimate. */
 #include "comm/plan/algorithm.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <string.h>
 
@@ -182,12 +183,16 @@ static uint64_t find_led_end(const struct question *q)
 		       crossing(messages, row->cost(KO_ALL_TO_ALL, q->costs, q->nranks, false))));
 }
 
+/* Times of what can't be done are computed too, and may divide by 0. The program may want to be
+ * stopped by that, or told at its end: it is nothing of its own. */
 void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS],
 			 const char *name, const struct ko_costs *costs, int nranks,
 			 enum ko_sums sums, struct ko_algorithms *out)
 {
 	struct question q = { .table = table, .costs = costs, .nranks = nranks, .sums = sums };
+	fenv_t the_programs;
 
+	feholdexcept(&the_programs);
 	for (int k = 0; k < KO_NALGORITHMS; k++)
 		if (strcmp(name, table[k]->name) == 0)
 			q.forced = table[k];
@@ -201,4 +206,5 @@ void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITH
 	/* Like an all-gather; but a cell has to hold a whole vector. */
 	out->parts_end = ko_min_size(out->any[KO_BOARD][KO_ALL_GATHER].end, costs->board_room + 1);
 	out->led_end = find_led_end(&q);
+	fesetenv(&the_programs);
 }

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -840,7 +841,49 @@ static void two_threads_in_one_communicator_are_told_so(void **state)
 	t_threads(2, two_at_once, NULL);
 }
 
+/* ---- Floating-point exceptions --------------------------------------------------------------- */
+
+/* Programs may want to be stopped by them (gfortran -ffpe-trap). So none may come from Kolo. */
+static void trap(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = *(const struct kolo_comm_attr *)r->arg;
+	struct kolo_comm *c;
+
+	feclearexcept(FE_ALL_EXCEPT);
+	feenableexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
+	setenv("KOLO_SHAPE", attr.order && strcmp(attr.order, "grid") == 0 ? "2x2" : "", 1);
+	c = t_comm_with(r, attr);
+	for (size_t n = 1; n < 1 << 18; n *= 8) {
+		float *x = calloc(n, sizeof(*x)), *y = malloc(n * sizeof(*y));
+
+		CHECK(kolo_all_reduce(c, x, y, n, KOLO_F32, KOLO_AVG, NULL) == 0);
+		CHECK(kolo_broadcast(c, x, y, n, KOLO_F32, 0, NULL) == 0);
+		free(x);
+		free(y);
+	}
+	kolo_comm_destroy(c);
+	CHECK(!fetestexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW));
+}
+
+static void no_floating_point_exception_is_raised(void **state)
+{
+	static const struct kolo_comm_attr attrs[] = {
+		{ 0 },
+		{ .order = "tree" },
+		{ .order = "grid" },
+		{ .transport = "tcp" },
+		{ .algorithm = "ring" },
+		{ .algorithm = "direct" },
+	};
+
+	(void)state;
+	for (size_t k = 0; k < ARRAY_LEN(attrs); k++)
+		t_processes(4, trap, (void *)&attrs[k]);
+	t_threads(3, trap, (void *)&attrs[0]);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(no_floating_point_exception_is_raised),
 	cmocka_unit_test(processes_and_threads_join),
 	cmocka_unit_test(a_process_may_have_many_communicators),
 	cmocka_unit_test(descriptors_are_given_back),

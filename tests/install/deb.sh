@@ -4,7 +4,7 @@
 . tests/lib/tap
 need dpkg-buildpackage dh lintian fakeroot
 debs=build/deb
-packages="libkolo0 libkolo-dev kolo-tools kolo-nccl"
+packages="libkolo0 libkolo-dev kolo-tools kolo-nccl kolo-mpi"
 
 installed=
 clean_up() {
@@ -58,8 +58,24 @@ other_nccl() {
 	cat "$dir/out"
 	[ "$(cat "$dir/out")" = "$(cd "$libdir" && pwd)/kolo/nccl/libnccl.so.2" ]
 }
+# A program that goes from its launcher to the installed library, with each MPI that is there.
+other_mpi() {
+	for abi in openmpi mpich; do
+		KOLO_MPI_ABI=$abi "$root/usr/bin/kolo-mpi" sh -c 'grep -o "/.*libkolo_mpi_.*so" /proc/self/maps | sort -u' >"$dir/out"
+		cat "$dir/out"
+		[ "$(cat "$dir/out")" = "$(cd "$libdir" && pwd)/kolo/mpi/libkolo_mpi_$abi.so" ]
+	done
+	[ -z "$(missing mpicc.openmpi mpirun.openmpi)" ] || return 0
+	mpicc.openmpi -std=c17 -O1 -o "$dir/mpi_program" tests/mpi/mpi_program.c
+	KOLO_MPI_REPORT=- OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi --oversubscribe --bind-to none \
+		--mca oob_tcp_if_include lo --mca btl self,vader -n 2 "$root/usr/bin/kolo-mpi" "$dir/mpi_program" progress 1 \
+		>"$dir/out" 2>&1
+	cat "$dir/out"
+	grep -q "^good" "$dir/out"
+	grep -q 'Barrier .* 30 calls' "$dir/out"
+}
 pages() {
-	for page in 1/ringrun 1/ringbench 1/ringinfo 1/kolo-nccl 3/kolo_all_reduce 3/kolo_op_name 7/kolo 7/kolo-environment; do
+	for page in 1/ringrun 1/ringbench 1/ringinfo 1/kolo-nccl 1/kolo-mpi 3/kolo_all_reduce 3/kolo_op_name 7/kolo 7/kolo-environment; do
 		file=$root/usr/share/man/man${page%/*}/${page#*/}.${page%/*}.gz
 		ls "$file"
 	done
@@ -103,6 +119,7 @@ if [ -n "$root" ]; then
 fi
 try "the installed ringbench finds nothing wrong" bench
 try "a program that kolo-nccl runs has the installed libnccl" other_nccl
+try "a program that kolo-mpi runs has the installed libraries" other_mpi
 try "the manual is installed" pages
 try "a program links the installed shared library and runs" compile_shared
 try "a program links the installed static library and runs" compile_static

@@ -3,13 +3,11 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 
-from launch import KOLO_MPI, MPIS, command, is_there
+from launch import KOLO_MPI, MPIS, PLACE, built, command, mpis
 from tap import SLOW, Skip, main, test
 
 LONG = bool(os.environ.get("T_LONG"))
-PLACE = tempfile.TemporaryDirectory(prefix="kolo-mpi-")
 FORTRAN = """program sums
     use mpi
     implicit none
@@ -29,24 +27,6 @@ FORTRAN = """program sums
     call mpi_finalize(error)
 end program
 """
-
-
-def mpis():
-    """Those that Kolo was built for, and that can build and start programs here."""
-    if os.environ.get("SAN"):
-        raise Skip("the MPI libraries are built without the sanitizer")
-    found = [abi for abi, mpi in MPIS.items() if is_there(abi) and shutil.which(mpi.c)]
-    if not found:
-        raise Skip("no MPI: neither openmpi nor mpich was there when Kolo was built, or they can't start programs")
-    return found
-
-
-def built(abi, source="tests/mpi/mpi_program.c", fortran=False):
-    out = f"{PLACE.name}/{os.path.basename(source).split('.')[0]}-{abi}"
-    if not os.path.exists(out):
-        compiler = MPIS[abi].fortran if fortran else MPIS[abi].c
-        subprocess.run([compiler, *(["-w"] if fortran else ["-std=c17", "-Wall", "-Wextra", "-Werror"]), "-O1", "-g", source, "-o", out], check=True)
-    return out
 
 
 def start(abi, nranks, *words, launcher=(), timeout=600, **variables):

@@ -219,12 +219,12 @@ struct sums {
 };
 
 /* An operation of the program, on any type; all ranks must have made it alike. */
-static bool find_own(const struct km_args *a, struct sums *s)
+static bool find_own(const struct km_comm *c, const struct km_args *a, struct sums *s)
 {
 	int commutes;
 
 	if (km_real.Op_commutative(a->op, &commutes) != MPI_SUCCESS || !commutes ||
-	    !km_type_of(a->tdst, &s->is))
+	    !(c->kolo ? km_type_of(a->tdst, &s->is) : km_measure(a->tdst, &s->is)))
 		return false;
 	s->own = true;
 	s->size = s->is.size;
@@ -233,13 +233,13 @@ static bool find_own(const struct km_args *a, struct sums *s)
 }
 
 /* The rule. */
-static bool find(const struct km_args *a, struct sums *s)
+static bool find(const struct km_comm *c, const struct km_args *a, struct sums *s)
 {
 	struct known type;
 
 	*s = (struct sums){ .dst = a->dst };
 	if (!find_op(a->op, &s->op))
-		return find_own(a, s);
+		return find_own(c, a, s);
 	if (s->op == KOLO_OP_LAST || !find_type(a->tdst, &type) ||
 	    !(ops_of[type.kind] >> s->op & 1))
 		return false;
@@ -247,7 +247,9 @@ static bool find(const struct km_args *a, struct sums *s)
 	s->size = kolo_type_size(type.type);
 	if (type.kind >= LONG_FLOAT) { /* what is between elements goes with them */
 		s->own = true;
-		s->is = (struct km_type){ s->size, (MPI_Aint)s->size, true };
+		s->is = (struct km_type){ .size = s->size,
+					  .extent = (MPI_Aint)s->size,
+					  .dense = true };
 	}
 	return true;
 }
@@ -380,9 +382,9 @@ bool km_combine(struct km_comm *c, const struct km_args *a, struct km_done *d)
 	}
 	if (!is_valid(c, a))
 		return false;
-	d->could = find(a, &s);
+	d->could = find(c, a, &s);
 	n = elements_of(c, a);
-	if (!d->could && km_timed && km_type_of(a->tdst, &s.is))
+	if (!d->could && km_timed && km_measure(a->tdst, &s.is))
 		s.size = s.is.size;
 	d->bytes = n.src * s.size;
 	if (!c->kolo || !d->could)

@@ -133,10 +133,14 @@ struct km_type {
 	size_t size;
 	MPI_Aint extent;
 	bool dense;
+	/* Or they are so many blocks of so many bytes, and from one to the next; 0: other ones */
+	size_t blocks, block;
+	MPI_Aint stride;
 };
 
-/* false: it is no type. */
+/* false: it is no type. km_measure does not find out whether it is dense, which takes longer. */
 bool km_type_of(MPI_Datatype type, struct km_type *out);
+bool km_measure(MPI_Datatype type, struct km_type *out);
 
 /* Does packing give the bytes of an element, and nothing else? */
 bool km_packs_plainly(void);

@@ -1,17 +1,10 @@
-/* Elements of MPI's types as bytes side by side (km_pack, km_unpack). */
+/* What elements of MPI's types are (km_type_of), and such elements as bytes side by side (km_pack,
+ * km_unpack). */
 #include "tools/mpi/inside.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The thread's last predefined type. Another one its owner may have freed, and made anew as another
- * one: what is known of that hangs at an attribute of it. */
-static _Thread_local struct {
-	bool valid;
-	MPI_Datatype type;
-	struct km_type is;
-} last;
 
 /* How a type was made: what MPI_Type_get_envelope says. */
 struct envelope {
@@ -36,23 +29,68 @@ static bool get_envelope(MPI_Datatype type, struct envelope *e)
 	return true;
 }
 
-/* The type that a copy, or a number of elements side by side, was made of. */
-static bool get_inner(MPI_Datatype type, const struct envelope *e, MPI_Datatype *inner)
-{
-	MPI_Aint addresses[1];
-	int ints[1];
+/* How a type repeats another one: `blocks` times `each` of its elements, `stride` bytes apart. */
+struct repeat {
+	MPI_Datatype inner;
+	MPI_Aint blocks, each, stride;
+	bool in_elements; /* the stride is one of elements */
+};
 
-	if (e->nints > 1 || e->naddresses > 0 || e->ncounts > 1 || e->ntypes != 1)
+enum { MOST_NUMBERS = 3 };
+
+/* What MPI_Type_get_contents says. */
+struct contents {
+	int ints[MOST_NUMBERS];
+	MPI_Count counts[MOST_NUMBERS];
+	MPI_Aint addresses[1];
+	MPI_Datatype inner;
+};
+
+static bool get_contents(MPI_Datatype type, const struct envelope *e, struct contents *c)
+{
+	if (e->nints > MOST_NUMBERS || e->ncounts > MOST_NUMBERS || e->naddresses > 1 ||
+	    e->ntypes != 1)
 		return false;
 #if MPI_VERSION >= 4
-	MPI_Count counts[1];
-
 	if (km_real.Type_get_contents_c)
-		return km_real.Type_get_contents_c(type, e->nints, 0, e->ncounts, 1, ints,
-						   addresses, counts, inner) == MPI_SUCCESS;
+		return km_real.Type_get_contents_c(type, e->nints, e->naddresses, e->ncounts, 1,
+						   c->ints, c->addresses, c->counts,
+						   &c->inner) == MPI_SUCCESS;
 #endif
-	return km_real.Type_get_contents(type, (int)e->nints, 0, 1, ints, addresses, inner) ==
-	       MPI_SUCCESS;
+	return km_real.Type_get_contents(type, (int)e->nints, (int)e->naddresses, 1, c->ints,
+					 c->addresses, &c->inner) == MPI_SUCCESS;
+}
+
+/* Number k of those that the type was made with, in whatever form. */
+static MPI_Aint number(const struct envelope *e, const struct contents *c, int k)
+{
+	if (e->ncounts > k)
+		return (MPI_Aint)c->counts[k];
+	return e->nints > k ? c->ints[k] : (MPI_Aint)c->addresses[0];
+}
+
+static bool is_repeated(const struct envelope *e)
+{
+	return e->combiner == MPI_COMBINER_DUP || e->combiner == MPI_COMBINER_CONTIGUOUS ||
+	       e->combiner == MPI_COMBINER_VECTOR || e->combiner == MPI_COMBINER_HVECTOR;
+}
+
+static bool get_repeat(MPI_Datatype type, const struct envelope *e, struct repeat *r)
+{
+	struct contents c;
+
+	if (!get_contents(type, e, &c))
+		return false;
+	*r = (struct repeat){ .inner = c.inner, .blocks = 1, .each = 1 };
+	if (e->combiner == MPI_COMBINER_CONTIGUOUS)
+		r->each = number(e, &c, 0);
+	if (e->combiner != MPI_COMBINER_VECTOR && e->combiner != MPI_COMBINER_HVECTOR)
+		return true;
+	r->blocks = number(e, &c, 0);
+	r->each = number(e, &c, 1);
+	r->stride = number(e, &c, 2);
+	r->in_elements = e->combiner == MPI_COMBINER_VECTOR;
+	return true;
 }
 
 /* Does it lie in memory as in a message? Tells by packing an element whose bytes are all different.
@@ -70,9 +108,7 @@ static bool packs_as_it_is(MPI_Datatype type, size_t size)
 	       (size_t)at == size && memcmp(element, packed, size) == 0;
 }
 
-static bool is_dense(MPI_Datatype type, const struct km_type *t, bool *predefined, bool committed);
-
-static bool measure(MPI_Datatype type, struct km_type *out)
+bool km_measure(MPI_Datatype type, struct km_type *out)
 {
 	MPI_Aint lb;
 	int size;
@@ -80,44 +116,35 @@ static bool measure(MPI_Datatype type, struct km_type *out)
 	if (type == MPI_DATATYPE_NULL || km_real.Type_size(type, &size) != MPI_SUCCESS ||
 	    size < 0 || km_real.Type_get_extent(type, &lb, &out->extent) != MPI_SUCCESS)
 		return false;
-	out->size = (size_t)size;
+	*out = (struct km_type){ .size = (size_t)size, .extent = out->extent };
 	return true;
 }
 
-/* A type that is n times another one is as dense as that. */
-static bool inner_is_dense(MPI_Datatype type, const struct envelope *e)
+/* Do elements follow each other, and have no gaps? Their parts may have another order. */
+static bool is_compact(MPI_Datatype type, const struct km_type *t)
 {
-	MPI_Datatype inner;
-	struct km_type t;
-	bool dense, predefined = true;
-
-	if (!get_inner(type, e, &inner))
-		return false;
-	dense = measure(inner, &t) && is_dense(inner, &t, &predefined, false);
-	if (!predefined)
-		km_real.Type_free(&inner);
-	return dense;
-}
-
-static bool is_dense(MPI_Datatype type, const struct km_type *t, bool *predefined, bool committed)
-{
-	struct envelope e;
 	MPI_Aint lb, extent, true_lb, true_extent;
 
-	*predefined = false;
-	if (!get_envelope(type, &e))
-		return false;
-	*predefined = e.combiner == MPI_COMBINER_NAMED;
-	if (km_real.Type_get_extent(type, &lb, &extent) != MPI_SUCCESS ||
-	    km_real.Type_get_true_extent(type, &true_lb, &true_extent) != MPI_SUCCESS || lb ||
-	    true_lb || (size_t)extent != t->size || (size_t)true_extent != t->size)
-		return false;
-	if (e.combiner == MPI_COMBINER_DUP || e.combiner == MPI_COMBINER_CONTIGUOUS)
-		return inner_is_dense(type, &e);
-	return *predefined || (committed && packs_as_it_is(type, t->size));
+	return (size_t)t->extent == t->size &&
+	       km_real.Type_get_extent(type, &lb, &extent) == MPI_SUCCESS &&
+	       km_real.Type_get_true_extent(type, &true_lb, &true_extent) == MPI_SUCCESS &&
+	       lb == 0 && true_lb == 0 && (size_t)true_extent == t->size;
 }
 
 /* ---- What is known of a type ----------------------------------------------------------------- */
+
+/* The thread's predefined types. Others their owners may have freed, and made anew as other ones:
+ * what takes long to find out of these hangs at an attribute of them. */
+static _Thread_local struct {
+	bool valid;
+	MPI_Datatype type;
+	struct km_type is;
+} known[8];
+
+static unsigned place_of(MPI_Datatype type)
+{
+	return (unsigned)((uint64_t)(uintptr_t)type * 0x9e3779b97f4a7c15 >> 61);
+}
 
 static int key = MPI_KEYVAL_INVALID;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -138,13 +165,13 @@ static int drop(MPI_Datatype type, int keyval, void *value, void *extra)
 
 static bool find(MPI_Datatype type, struct km_type *out)
 {
-	const struct km_type *known;
+	const struct km_type *kept;
 	int there = 0;
 
 	if (key == MPI_KEYVAL_INVALID ||
-	    km_real.Type_get_attr(type, key, &known, &there) != MPI_SUCCESS || !there)
+	    km_real.Type_get_attr(type, key, &kept, &there) != MPI_SUCCESS || !there)
 		return false;
-	*out = *known;
+	*out = *kept;
 	return true;
 }
 
@@ -164,29 +191,106 @@ static void keep(MPI_Datatype type, const struct km_type *t)
 	pthread_mutex_unlock(&lock);
 }
 
+static bool is_known(MPI_Datatype type, struct km_type *out)
+{
+	unsigned k = place_of(type);
+
+	if (!known[k].valid || known[k].type != type)
+		return false;
+	*out = known[k].is;
+	return true;
+}
+
+static void find_predefined(MPI_Datatype type, struct km_type *t)
+{
+	unsigned k = place_of(type);
+
+	t->dense = is_compact(type, t);
+	known[k].valid = true;
+	known[k].type = type;
+	known[k].is = *t;
+}
+
+static void find_repeated(MPI_Datatype type, const struct envelope *e, struct km_type *t);
+
+/* Is a type dense that another one was made of? It may be uncommitted. The caller has no more use
+ * for it. */
+static bool inner_is_dense(MPI_Datatype inner, struct km_type *t)
+{
+	struct envelope e;
+
+	if (is_known(inner, t))
+		return t->dense;
+	if (!get_envelope(inner, &e))
+		return false;
+	if (km_measure(inner, t) && e.combiner == MPI_COMBINER_NAMED)
+		find_predefined(inner, t);
+	else if (is_repeated(&e))
+		find_repeated(inner, &e, t);
+	if (e.combiner != MPI_COMBINER_NAMED)
+		km_real.Type_free(&inner);
+	return t->dense;
+}
+
+/* Blocks of a dense type are dense if they follow each other, or else at least blocks. */
+static void find_repeated(MPI_Datatype type, const struct envelope *e, struct km_type *t)
+{
+	struct km_type inner = { 0 };
+	struct repeat r;
+
+	if (!get_repeat(type, e, &r) || !inner_is_dense(r.inner, &inner))
+		return;
+	t->blocks = (size_t)r.blocks;
+	t->block = (size_t)r.each * inner.size;
+	t->stride = r.in_elements ? r.stride * inner.extent : r.stride;
+	t->dense =
+		(size_t)t->extent == t->size && (t->blocks <= 1 || t->stride == (MPI_Aint)t->block);
+}
+
+/* Of a type that was made in another way. */
+static bool is_in_order(MPI_Datatype type, const struct km_type *t)
+{
+	struct km_type is;
+
+	if (find(type, &is))
+		return is.dense;
+	is = *t;
+	is.dense = is_compact(type, t) && packs_as_it_is(type, t->size);
+	keep(type, &is);
+	return is.dense;
+}
+
 bool km_type_of(MPI_Datatype type, struct km_type *out)
 {
-	bool predefined;
+	struct envelope e;
 
-	if (last.valid && last.type == type) {
-		*out = last.is;
+	if (is_known(type, out))
 		return true;
-	}
-	if (type == MPI_DATATYPE_NULL)
+	if (!km_measure(type, out) || !get_envelope(type, &e))
 		return false;
-	if (find(type, out))
-		return true;
-	if (!measure(type, out))
-		return false;
-	out->dense = is_dense(type, out, &predefined, true);
-	if (predefined) {
-		last.valid = true;
-		last.type = type;
-		last.is = *out;
-	} else {
-		keep(type, out);
-	}
+	if (e.combiner == MPI_COMBINER_NAMED)
+		find_predefined(type, out);
+	else if (is_repeated(&e))
+		find_repeated(type, &e, out);
+	else if ((size_t)out->extent == out->size)
+		out->dense = is_in_order(type, out);
 	return true;
+}
+
+/* ---- Packing --------------------------------------------------------------------------------- */
+
+/* Copies n elements of blocks to or from bytes side by side. */
+static void copy_blocks(char *elements, char *side_by_side, size_t n, const struct km_type *t,
+			bool packs)
+{
+	for (size_t k = 0; k < n; k++)
+		for (size_t b = 0; b < t->blocks; b++) {
+			char *block = elements + (MPI_Aint)k * t->extent + (MPI_Aint)b * t->stride;
+
+			memcpy(packs ? side_by_side : block, packs ? block : side_by_side,
+			       t->block);
+			side_by_side += t->block;
+		}
 }
 
 /* As many elements at once as MPI's int counts bytes of. */
@@ -203,6 +307,10 @@ int km_pack(const void *from, size_t n, MPI_Datatype type, struct km_type t, cha
 	size_t most = at_once(t);
 	int rc = MPI_SUCCESS;
 
+	if (t.blocks) {
+		copy_blocks((char *)(uintptr_t)from, to, n, &t, true);
+		return MPI_SUCCESS;
+	}
 	for (size_t k = 0; k < n && rc == MPI_SUCCESS && t.size; k += most) {
 		size_t some = n - k < most ? n - k : most;
 		int at = 0;
@@ -219,6 +327,10 @@ int km_unpack(const char *from, size_t n, MPI_Datatype type, struct km_type t, v
 	size_t most = at_once(t);
 	int rc = MPI_SUCCESS;
 
+	if (t.blocks) {
+		copy_blocks(to, (char *)(uintptr_t)from, n, &t, false);
+		return MPI_SUCCESS;
+	}
 	for (size_t k = 0; k < n && rc == MPI_SUCCESS && t.size; k += most) {
 		size_t some = n - k < most ? n - k : most;
 		int at = 0;

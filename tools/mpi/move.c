@@ -154,7 +154,8 @@ static bool fill_side(struct side *s, const struct km_comm *c, const struct km_a
 		s->counts.of = s->displs.of = NULL;
 		return true;
 	}
-	if ((src ? a->nsrc : a->ndst) < 0 || !km_type_of(s->mpi, &s->type))
+	if ((src ? a->nsrc : a->ndst) < 0 ||
+	    !(c->kolo ? km_type_of(s->mpi, &s->type) : km_measure(s->mpi, &s->type)))
 		return false;
 	s->n = (size_t)(src ? a->nsrc : a->ndst);
 	for (int k = 0; s->counts.of && k < s->nparts; k++) {

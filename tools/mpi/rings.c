@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -160,16 +161,20 @@ void km_end_rings(void)
 
 /* ---- Joining --------------------------------------------------------------------------------- */
 
-/* A number for this host, until it boots again. */
+/* A number for this host, until it boots again; containers with a network of their own are hosts.
+ */
 static uint64_t host_number(void)
 {
 	char id[64] = "";
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, id, sizeof(id));
+	struct stat net = { 0 };
 
 	if (fd >= 0)
 		close(fd);
-	return hash(id, n < 0 ? 0 : (size_t)n);
+	if (stat("/proc/self/ns/net", &net) < 0)
+		net.st_ino = 0;
+	return hash(id, n < 0 ? 0 : (size_t)n) ^ net.st_ino;
 }
 
 /* NULL: they are on one host, or know how to reach each other. */

@@ -81,20 +81,25 @@ static void try_calls(enum kolo_type type, enum kolo_op op, size_t n, char *src,
 /* Of bits and truth each integer type tries one op. */
 static bool is_swept(int type, int op)
 {
-	bool integer = strchr("iu", kolo_type_name((enum kolo_type)type)[0]) != NULL;
+	const char *name = kolo_type_name((enum kolo_type)type);
+	bool pair = strchr(name, '_'), integer = strchr("iu", name[0]) && !pair;
 
+	if (pair || op == KOLO_MINLOC || op == KOLO_MAXLOC)
+		return pair && (op == KOLO_MINLOC || op == KOLO_MAXLOC);
+	if (name[0] == 'c') /* complex */
+		return op == KOLO_SUM || op == KOLO_PROD || op == KOLO_AVG;
 	return op <= KOLO_AVG || (integer && op == KOLO_BAND + type % 6);
 }
 
 static void sweep(int type_step)
 {
 	const size_t counts[] = { 0, 1, 13, 1009, MOST };
-	char *src = malloc(8 * MOST), *dst = malloc(8 * MOST);
+	char *src = malloc(16 * MOST), *dst = malloc(16 * MOST);
 	struct kolo_stats stats;
 
 	if (!src || !dst)
 		exit(1);
-	fill((unsigned char *)src, 8 * MOST, (uint64_t)rank + 1);
+	fill((unsigned char *)src, 16 * MOST, (uint64_t)rank + 1);
 	for (int type = 0; kolo_type_size((enum kolo_type)type); type += type_step)
 		for (int op = 0; kolo_op_name((enum kolo_op)op); op++)
 			for (size_t k = 0;

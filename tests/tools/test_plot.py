@@ -218,7 +218,7 @@ def a_legend_too_long_says_so():
         raise Skip("many operations")
     with folder() as path:
         texts, done = draw(f"{path}/x.svg", *FAST, "-t", "all", "-o", "all", "-b", "8", "-e", "8")
-    assert "the legend names the first 96 of 236 curves" in done.stderr, done
+    assert "the legend names the first 96 of 250 curves" in done.stderr, done
     assert len([t for t in texts if t.endswith(" place")]) == 96, texts
 
 

@@ -270,7 +270,7 @@ static int connect_bruck(struct kolo_comm *c, const struct ko_algorithm_ops *for
 	return !forced || forced == ko_algorithm_table[KO_EXCHANGE] ? ko_bruck_connect(c) : 0;
 }
 
-int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
+int ko_comm_complete(struct kolo_comm *c, const struct kolo_comm *like, int64_t deadline)
 {
 	const struct ko_algorithm_ops *forced;
 	int64_t lanes;
@@ -285,7 +285,7 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 	c->most_spins = choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c, forced)) < 0 ||
 	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = connect_bruck(c, forced)) < 0 ||
-	    (rc = ko_rails_connect(c, deadline)) < 0 || (rc = ko_probe(c)) < 0)
+	    (rc = ko_rails_connect(c, deadline)) < 0 || (rc = ko_probe(c, like)) < 0)
 		return rc;
 	c->parent = NULL;
 	ko_lifelines_made(c->lifelines);
@@ -339,7 +339,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	/* The deadline counts from here: the last rank had the whole timeout to come. */
 	deadline = timeout_ms ? ko_now_ms() + timeout_ms : INT64_MAX;
 	if (rc == 0)
-		rc = ko_comm_complete(c, deadline);
+		rc = ko_comm_complete(c, NULL, deadline);
 	if (rc < 0) {
 		ko_comm_give_up(c, rc);
 		return rc;

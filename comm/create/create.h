@@ -5,8 +5,9 @@
 #include "comm/create/open.h"
 
 /* Makes a working communicator of one that ko_comm_start has returned and whose c->table has all
- * ranks. Blocks until the deadline (ko_now_ms(), INT64_MAX: never). Errors: those of
+ * ranks. `like` has the same ranks in the same order, and what was measured for it holds; NULL:
+ * there is none. Blocks until the deadline (ko_now_ms(), INT64_MAX: never). Errors: those of
  * kolo_comm_create. */
-int ko_comm_complete(struct kolo_comm *c, int64_t deadline);
+int ko_comm_complete(struct kolo_comm *c, const struct kolo_comm *like, int64_t deadline);
 
 #endif

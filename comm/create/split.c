@@ -1,6 +1,6 @@
-/* Makes communicators of the ranks of another one (kolo_comm_split). The ranks learn who the others
- * are by an all_gather of the parent, and need no meeting point. ko_comm_complete does the rest, as
- * for any communicator. */
+/* Makes communicators of the ranks of another one (kolo_comm_split, kolo_comm_dup). The ranks learn
+ * who the others are by an all_gather of the parent, and need no meeting point. ko_comm_complete
+ * does the rest, as for any communicator. */
 #include "comm/api/group.h"
 #include "comm/base/clock.h"
 #include "comm/core/wait.h"
@@ -37,24 +37,32 @@ static int pick_members(struct member *all, int nranks, int color)
 	return n;
 }
 
+/* What is wanted. */
+struct wish {
+	const char *function; /* that the caller called, for error texts */
+	int color, key;
+	const char *order; /* of additions; NULL: the parent's */
+	bool alike;        /* the same ranks in the same order: what the parent measured holds */
+};
+
 /* Connects `half`, the communicator of this rank's color, by what all ranks of the parent have
  * said. */
-static int join_members(const struct kolo_comm *parent, struct member *all, int color,
+static int join_members(const struct kolo_comm *parent, const struct wish *w, struct member *all,
 			struct kolo_comm *half)
 {
-	int n = pick_members(all, parent->nranks, color);
+	int n = pick_members(all, parent->nranks, w->color);
 
 	for (int r = 0; r < n; r++) {
 		if (all[r].entry.status < 0)
 			return ko_fail(
 				all[r].entry.status,
-				"rank %d could not take part in kolo_comm_split (%s); its own error says why",
-				all[r].entry.rank, kolo_strerror(all[r].entry.status));
+				"rank %d could not take part in %s (%s); its own error says why",
+				all[r].entry.rank, w->function, kolo_strerror(all[r].entry.status));
 		half->table[r] = all[r].entry;
 		half->table[r].rank = r;
 		half->table[r].nranks = n;
 	}
-	return ko_comm_complete(half,
+	return ko_comm_complete(half, w->alike ? parent : NULL,
 				parent->timeout_ms ? ko_now_ms() + parent->timeout_ms : INT64_MAX);
 }
 
@@ -99,56 +107,64 @@ static int parents_failure(struct kolo_comm *parent)
 	return rc;
 }
 
-int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out)
+/* This rank as the others of the new communicator have to know it. */
+static struct member describe(const struct kolo_comm *comm, const struct wish *w,
+			      const struct ko_entry *started, int status)
 {
-	return kolo_comm_split_order(comm, color, key, NULL, out);
+	struct member m = { .entry = *started, .color = w->color, .key = w->key };
+
+	m.entry.rank = comm->rank;
+	m.entry.status = status;
+	m.entry.limits = comm->table[0].limits;
+	memcpy(m.entry.transport, comm->table[0].transport, KO_NAME);
+	memcpy(m.entry.algorithm, comm->table[0].algorithm, KO_NAME);
+	memcpy(m.entry.net, comm->table[0].net, KO_NAME);
+	snprintf(m.entry.order, KO_NAME, "%s", w->order ? w->order : comm->table[0].order);
+	m.entry.group = comm->table[comm->rank].group;
+	return m;
 }
 
-int kolo_comm_split_order(struct kolo_comm *comm, int color, int key, const char *order,
-			  struct kolo_comm **out)
+/* Makes *out, which may be there after an error, too. `all` has room for all ranks. */
+static int make(struct kolo_comm *comm, const struct wish *w, struct member *all,
+		struct kolo_comm **out)
 {
-	struct member mine = { .color = color, .key = key }, *all;
-	struct kolo_comm *c = NULL;
+	struct ko_entry started = { .rank = comm->rank, .nranks = comm->nranks };
+	struct member mine;
+	int rc = 0, status = 0;
 	char why[KO_TEXT];
-	int rc, failure, rank = 0, n = 0;
-	enum ko_sums sums;
 
-	if (!comm || !out || (color < 0 && color != KOLO_NOCOLOR))
-		return ko_fail(
-			KOLO_EINVAL,
-			"kolo_comm_split: color %d: want 0 or more, or KOLO_NOCOLOR; comm and out "
-			"must not be NULL",
-			color);
+	if (!w->alike)
+		rc = count_members(comm, w->color, w->key, all, &started.rank, &started.nranks);
+	if (rc == 0) {
+		if (w->color != KOLO_NOCOLOR)
+			status = start(comm, &started, out);
+		snprintf(why, sizeof(why), "%s", kolo_last_error());
+		mine = describe(comm, w, &started, status);
+		rc = kolo_all_gather(comm, &mine, all, sizeof(mine), KOLO_U8, NULL);
+	}
+	if (rc == 0 && status < 0)
+		rc = ko_fail(status, "%s", why);
+	if (rc == 0 && w->color != KOLO_NOCOLOR)
+		rc = join_members(comm, w, all, *out);
+	return rc;
+}
+
+static int split(struct kolo_comm *comm, const struct wish *w, struct kolo_comm **out)
+{
+	struct kolo_comm *c = NULL;
+	struct member *all;
+	char why[KO_TEXT];
+	int rc, failure;
+
 	*out = NULL;
-	if (order && (rc = ko_sums_find(order, &sums)) < 0)
-		return rc;
-	if ((rc = ko_group_refuse(comm, "kolo_comm_split")) < 0)
+	if ((rc = ko_group_refuse(comm, w->function)) < 0)
 		return rc;
 	all = calloc((size_t)comm->nranks, sizeof(*all));
 	if (!all) /* the others wait in the collective below and can't go on without this rank */
 		return ko_comm_fail(comm, KOLO_ENOMEM,
 				    "rank %d: no memory to split a communicator of %d ranks",
 				    comm->rank, comm->nranks);
-	rc = count_members(comm, color, key, all, &rank, &n);
-	if (rc == 0) {
-		mine.entry.rank = rank;
-		mine.entry.nranks = n;
-		if (color != KOLO_NOCOLOR)
-			mine.entry.status = start(comm, &mine.entry, &c);
-		snprintf(why, sizeof(why), "%s", kolo_last_error());
-		mine.entry.rank = comm->rank;
-		mine.entry.limits = comm->table[0].limits;
-		memcpy(mine.entry.transport, comm->table[0].transport, KO_NAME);
-		memcpy(mine.entry.algorithm, comm->table[0].algorithm, KO_NAME);
-		memcpy(mine.entry.net, comm->table[0].net, KO_NAME);
-		snprintf(mine.entry.order, KO_NAME, "%s", order ? order : comm->table[0].order);
-		mine.entry.group = comm->table[comm->rank].group;
-		rc = kolo_all_gather(comm, &mine, all, sizeof(mine), KOLO_U8, NULL);
-	}
-	if (rc == 0 && mine.entry.status < 0)
-		rc = ko_fail(mine.entry.status, "%s", why);
-	if (rc == 0 && color != KOLO_NOCOLOR)
-		rc = join_members(comm, all, color, c);
+	rc = make(comm, w, all, &c);
 	free(all);
 	if (rc < 0) {
 		snprintf(why, sizeof(why), "%s", kolo_last_error());
@@ -160,4 +176,37 @@ int kolo_comm_split_order(struct kolo_comm *comm, int color, int key, const char
 	else
 		*out = c;
 	return rc;
+}
+
+int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out)
+{
+	return kolo_comm_split_order(comm, color, key, NULL, out);
+}
+
+int kolo_comm_split_order(struct kolo_comm *comm, int color, int key, const char *order,
+			  struct kolo_comm **out)
+{
+	const struct wish w = { "kolo_comm_split", color, key, order, false };
+	enum ko_sums sums;
+	int rc;
+
+	if (!comm || !out || (color < 0 && color != KOLO_NOCOLOR))
+		return ko_fail(
+			KOLO_EINVAL,
+			"kolo_comm_split: color %d: want 0 or more, or KOLO_NOCOLOR; comm and out "
+			"must not be NULL",
+			color);
+	*out = NULL;
+	if (order && (rc = ko_sums_find(order, &sums)) < 0)
+		return rc;
+	return split(comm, &w, out);
+}
+
+int kolo_comm_dup(struct kolo_comm *comm, struct kolo_comm **out)
+{
+	const struct wish w = { "kolo_comm_dup", 0, 0, NULL, true };
+
+	if (!comm || !out)
+		return ko_fail(KOLO_EINVAL, "kolo_comm_dup: comm and out must not be NULL");
+	return split(comm, &w, out);
 }

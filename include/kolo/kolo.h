@@ -358,6 +358,15 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
  * Errors: those of kolo_comm_create and of the collectives. */
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out);
 
+/* Makes another communicator of the same ranks. A collective over all ranks of `comm`; blocks. It
+ * is as kolo_comm_split with one color and no key, but measures nothing: it has what was measured
+ * and chosen when `comm` was made. So it takes less time. Operations on the two are independent:
+ * two threads, or two parts of a program that do not know of each other, need not agree on an
+ * order. `comm` does not change. The caller gives *out to kolo_comm_destroy.
+ *
+ * Errors: those of kolo_comm_split. */
+int kolo_comm_dup(struct kolo_comm *comm, struct kolo_comm **out);
+
 /* Splits a communicator as kolo_comm_split does, into ones that add in another order: `order`, as
  * in struct kolo_comm_attr; NULL: as kolo_comm_split. All ranks pass the same one. If rank 0 asked
  * for an algorithm when `comm` was made, that must add in this order too.

@@ -231,6 +231,78 @@ static void split_follows_color_and_key(void **state)
 	t_threads(4, split_in_all_ways, NULL);
 }
 
+/* ---- Copies ---------------------------------------------------------------------------------- */
+
+static void check_alike(struct kolo_comm *a, struct kolo_comm *b)
+{
+	struct kolo_algorithm x, y;
+	struct kolo_stats s, t;
+	int k = 0;
+
+	CHECK(kolo_comm_rank(a) == kolo_comm_rank(b) && kolo_comm_nranks(a) == kolo_comm_nranks(b));
+	CHECK(strcmp(kolo_comm_order(a), kolo_comm_order(b)) == 0);
+	CHECK(kolo_comm_groups(a) == kolo_comm_groups(b));
+	CHECK(kolo_comm_stats(a, &s) == 0 && kolo_comm_stats(b, &t) == 0);
+	CHECK(strcmp(s.to_next.stores, t.to_next.stores) == 0 && s.hop_us == t.hop_us);
+	CHECK(s.slot_len == t.slot_len && s.nslots == t.nslots && t.ops == 0 && t.sent_bytes == 0);
+	for (; kolo_algorithm_get(a, k, &x) == 0; k++)
+		CHECK(kolo_algorithm_get(b, k, &y) == 0 && x.min_bytes == y.min_bytes &&
+		      x.max_bytes == y.max_bytes && strcmp(x.name, y.name) == 0);
+	CHECK(kolo_algorithm_get(b, k, &y) != 0);
+}
+
+/* Ranks that use two communicators in different orders do not wait for each other. */
+static void check_independent(struct kolo_comm *a, struct kolo_comm *b)
+{
+	bool other = kolo_comm_rank(a) % 2;
+	int x = 1, y = 1, n = kolo_comm_nranks(a);
+	struct kolo_queue *q;
+
+	CHECK(kolo_queue_create(&q) == 0);
+	CHECK(kolo_all_reduce(other ? b : a, &x, &x, 1, KOLO_I32, KOLO_SUM, q) == 0);
+	CHECK(kolo_all_reduce(other ? a : b, &y, &y, 1, KOLO_I32, KOLO_SUM, NULL) == 0);
+	CHECK(kolo_queue_wait(q) == 0 && x == n && y == n);
+	kolo_queue_destroy(q);
+}
+
+static void copy_it(struct t_rank *r)
+{
+	const struct kolo_comm_attr *attr = r->arg;
+	struct kolo_comm *c, *copy, *again, *half;
+
+	setenv("KOLO_SHAPE", attr->order && strcmp(attr->order, "grid") == 0 ? "2x2" : "", 1);
+	c = t_comm_with(r, *attr);
+	CHECK(kolo_comm_dup(c, &copy) == 0);
+	check_alike(c, copy);
+	check_works(copy);
+	check_independent(c, copy);
+	kolo_comm_destroy(c);
+	CHECK(kolo_comm_dup(copy, &again) == 0);
+	check_works(again);
+	setenv("KOLO_SHAPE", "", 1);
+	CHECK(kolo_comm_split_order(again, r->rank % 2, 0, "ring", &half) == 0);
+	check_works(half);
+	check_works(copy);
+	kolo_comm_destroy(half);
+	kolo_comm_destroy(again);
+	kolo_comm_destroy(copy);
+}
+
+static void a_copy_is_as_the_first_and_independent(void **state)
+{
+	static const struct kolo_comm_attr attrs[] = {
+		{ .slot_len = 4096 },   { .order = "tree" },         { .order = "grid" },
+		{ .transport = "tcp" }, { .algorithm = "exchange" },
+	};
+
+	(void)state;
+	for (size_t k = 0; k < ARRAY_LEN(attrs); k++)
+		t_processes(4, copy_it, (void *)&attrs[k]);
+	t_processes(1, copy_it, (void *)&attrs[0]);
+	t_processes(3, copy_it, (void *)&attrs[0]);
+	t_threads(4, copy_it, (void *)&attrs[0]);
+}
+
 /* ---- Wrong arguments ------------------------------------------------------------------------- */
 
 static void check_refused(int rc, int code, const char *word)
@@ -268,6 +340,8 @@ static void mistakes(struct t_rank *r)
 	check_refused(kolo_timeout_set(c, 0), KOLO_EINVAL, "not 0");
 	check_refused(kolo_timeout_set(c, 1000001), KOLO_EINVAL, "at most 1000000");
 	check_refused(kolo_op_destroy(c, KOLO_SUM), KOLO_EINVAL, "op");
+	check_refused(kolo_comm_dup(NULL, &none), KOLO_EINVAL, "kolo_comm_dup");
+	check_refused(kolo_comm_dup(c, NULL), KOLO_EINVAL, "kolo_comm_dup");
 	check_refused(kolo_comm_stats(c, NULL), KOLO_EINVAL, "out");
 	CHECK(kolo_op_create_premul_sum(c, &f, KOLO_F32, &op) == 0);
 	check_refused(kolo_all_reduce(c, x, x, 1, KOLO_I32, op, NULL), KOLO_EINVAL, "i32");
@@ -891,6 +965,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_communicator_takes_at_most_the_memory_stated),
 	cmocka_unit_test(what_must_be_equal_is_decided_by_rank_0),
 	cmocka_unit_test(split_follows_color_and_key),
+	cmocka_unit_test(a_copy_is_as_the_first_and_independent),
 	cmocka_unit_test(wrong_arguments_are_refused_and_change_nothing),
 	cmocka_unit_test(a_callback_gets_the_log),
 	cmocka_unit_test(wrong_attributes_are_refused),

@@ -49,7 +49,8 @@ static int go_round(struct ko_run *run, void *message, size_t len)
 /* A message without a meaning goes once round the ring. */
 static int lap(struct ko_run *run)
 {
-	/* The message stays in scratch until it is sent. */
+	/* The message stays in scratch until it is sent. Nobody gets what was there. */
+	memset(run->comm->scratch, 0, sizeof(uint64_t));
 	return go_round(run, run->comm->scratch, sizeof(uint64_t));
 }
 

@@ -111,8 +111,12 @@ static int parents_failure(struct kolo_comm *parent)
 static struct member describe(const struct kolo_comm *comm, const struct wish *w,
 			      const struct ko_entry *started, int status)
 {
-	struct member m = { .entry = *started, .color = w->color, .key = w->key };
+	struct member m;
 
+	memset(&m, 0, sizeof(m)); /* all of it is sent */
+	memcpy(&m.entry, started, sizeof(m.entry));
+	m.color = w->color;
+	m.key = w->key;
 	m.entry.rank = comm->rank;
 	m.entry.status = status;
 	m.entry.limits = comm->table[0].limits;
@@ -128,11 +132,14 @@ static struct member describe(const struct kolo_comm *comm, const struct wish *w
 static int make(struct kolo_comm *comm, const struct wish *w, struct member *all,
 		struct kolo_comm **out)
 {
-	struct ko_entry started = { .rank = comm->rank, .nranks = comm->nranks };
+	struct ko_entry started;
 	struct member mine;
 	int rc = 0, status = 0;
 	char why[KO_TEXT];
 
+	memset(&started, 0, sizeof(started));
+	started.rank = comm->rank;
+	started.nranks = comm->nranks;
 	if (!w->alike)
 		rc = count_members(comm, w->color, w->key, all, &started.rank, &started.nranks);
 	if (rc == 0) {

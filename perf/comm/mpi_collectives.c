@@ -1,7 +1,8 @@
 /* An MPI collective timed as ringbench times Kolo's: f32 sum, root 0, out of place and in place, an
  * untimed barrier before each, the slowest rank counts, the median over iterations. send_recv is
- * messages to and fro between rank r and rank r + N/2, or a window of them one way. One JSON object
- * per line, ringbench's fields.
+ * messages to and fro between rank r and rank r + N/2, or a window of them one way. max_loc,
+ * complex_product and own_max are all-reduces of DOUBLE_INT, of complex double, and of double with
+ * an operation of this program. One JSON object per line, ringbench's fields.
  *
  * usage: mpi_collectives COLLECTIVE MIN MAX FACTOR [WINDOW]   (bytes of the whole vector, or of a
  * message) */
@@ -32,16 +33,49 @@ enum collective {
 	GATHER,
 	SCATTER,
 	SEND_RECV,
+	MAX_LOC,
+	COMPLEX_PRODUCT,
+	OWN_MAX,
 	NCOLLECTIVES
 };
 
 static const char *const names[NCOLLECTIVES] = {
-	[ALL_REDUCE] = "all_reduce", [BROADCAST] = "broadcast",
-	[REDUCE] = "reduce",         [REDUCE_SCATTER] = "reduce_scatter",
-	[ALL_GATHER] = "all_gather", [ALL_TO_ALL] = "all_to_all",
-	[GATHER] = "gather",         [SCATTER] = "scatter",
+	[ALL_REDUCE] = "all_reduce",
+	[BROADCAST] = "broadcast",
+	[REDUCE] = "reduce",
+	[REDUCE_SCATTER] = "reduce_scatter",
+	[ALL_GATHER] = "all_gather",
+	[ALL_TO_ALL] = "all_to_all",
+	[GATHER] = "gather",
+	[SCATTER] = "scatter",
 	[SEND_RECV] = "send_recv",
+	[MAX_LOC] = "max_loc",
+	[COMPLEX_PRODUCT] = "complex_product",
+	[OWN_MAX] = "own_max",
 };
+
+static MPI_Op own_max;
+
+static void larger(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+	const double *x = in;
+	double *y = inout;
+
+	(void)type;
+	for (int i = 0; i < *n; i++)
+		y[i] = x[i] > y[i] ? x[i] : y[i];
+}
+
+/* Bytes of an element. */
+static size_t size_of(enum collective coll)
+{
+	switch (coll) {
+	case MAX_LOC:
+	case COMPLEX_PRODUCT: return 16;
+	case OWN_MAX: return sizeof(double);
+	default: return sizeof(float);
+	}
+}
 
 /* Of the messages; -1: none. */
 static int partner(void)
@@ -119,6 +153,13 @@ static void call(enum collective coll, const float *src, float *dst, int n, int 
 		MPI_Scatter(src, n, MPI_FLOAT, rank == 0 && in_place ? MPI_IN_PLACE : dst, n,
 			    MPI_FLOAT, 0, MPI_COMM_WORLD);
 		break;
+	case MAX_LOC:
+		MPI_Allreduce(from, dst, n, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
+		break;
+	case COMPLEX_PRODUCT:
+		MPI_Allreduce(from, dst, n, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
+		break;
+	case OWN_MAX: MPI_Allreduce(from, dst, n, MPI_DOUBLE, own_max, MPI_COMM_WORLD); break;
 	default:
 		if (partner() >= 0)
 			(window ? pass_window : ping_pong)(src, dst, n);
@@ -141,7 +182,7 @@ static double time_once(enum collective coll, const float *src, float *dst, int 
 /* Iterations for about 0.1 s, as ringbench chooses them. */
 static void measure(enum collective coll, const float *src, float *dst, size_t bytes, int in_place)
 {
-	int iterations, n = (int)(bytes / sizeof(float)) / (is_per_rank(coll) ? nranks : 1);
+	int iterations, n = (int)(bytes / size_of(coll)) / (is_per_rank(coll) ? nranks : 1);
 	int messages = coll != SEND_RECV ? 1 : window ? window : 2 * ROUND_TRIPS;
 	double last = 0, wanted;
 
@@ -176,6 +217,7 @@ int main(int argc, char **argv)
 	MPI_Alloc_mem((MPI_Aint)max, MPI_INFO_NULL, &dst);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &nranks);
+	MPI_Op_create(larger, 1, &own_max);
 	while (argc > 1 && coll < NCOLLECTIVES && strcmp(argv[1], names[coll]) != 0)
 		coll++;
 	times = malloc(MAX_ITERATIONS * sizeof(*times));
@@ -188,6 +230,7 @@ int main(int argc, char **argv)
 		for (int in_place = 0; in_place <= (coll != ALL_TO_ALL && coll != SEND_RECV);
 		     in_place++)
 			measure((enum collective)coll, src, dst, size, in_place);
+	MPI_Op_free(&own_max);
 	MPI_Free_mem(src);
 	MPI_Free_mem(dst);
 	MPI_Finalize();

@@ -268,9 +268,11 @@ static void check_independent(struct kolo_comm *a, struct kolo_comm *b)
 static void copy_it(struct t_rank *r)
 {
 	const struct kolo_comm_attr *attr = r->arg;
+	bool grid = attr->order && strcmp(attr->order, "grid") == 0;
 	struct kolo_comm *c, *copy, *again, *half;
 
-	setenv("KOLO_SHAPE", attr->order && strcmp(attr->order, "grid") == 0 ? "2x2" : "", 1);
+	if (grid) /* never by threads, which share the environment */
+		setenv("KOLO_SHAPE", "2x2", 1);
 	c = t_comm_with(r, *attr);
 	CHECK(kolo_comm_dup(c, &copy) == 0);
 	check_alike(c, copy);
@@ -279,7 +281,8 @@ static void copy_it(struct t_rank *r)
 	kolo_comm_destroy(c);
 	CHECK(kolo_comm_dup(copy, &again) == 0);
 	check_works(again);
-	setenv("KOLO_SHAPE", "", 1);
+	if (grid)
+		unsetenv("KOLO_SHAPE");
 	CHECK(kolo_comm_split_order(again, r->rank % 2, 0, "ring", &half) == 0);
 	check_works(half);
 	check_works(copy);
@@ -925,7 +928,8 @@ static void trap(struct t_rank *r)
 
 	feclearexcept(FE_ALL_EXCEPT);
 	feenableexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
-	setenv("KOLO_SHAPE", attr.order && strcmp(attr.order, "grid") == 0 ? "2x2" : "", 1);
+	if (attr.order && strcmp(attr.order, "grid") == 0)
+		setenv("KOLO_SHAPE", "2x2", 1);
 	c = t_comm_with(r, attr);
 	for (size_t n = 1; n < 1 << 18; n *= 8) {
 		float *x = calloc(n, sizeof(*x)), *y = malloc(n * sizeof(*y));

@@ -211,6 +211,14 @@ static int give(const struct direct *d, int rank, size_t first, const char *from
 
 /* ---- Adding up ------------------------------------------------------------------------------- */
 
+/* What the loops need for elements of `rank`. */
+static const union ko_scalar *scalar_of(const struct direct *d, int rank)
+{
+	const struct kolo_comm *c = d->run->comm;
+
+	return ko_run_scalar(d->run, &ko_board_cell(c->board, d->turn, rank)->scalar);
+}
+
 /* acc = the sum of elements [first, first + n) of all ranks, in the order of a block that belongs
  * to `owner`. acc may be the owner's own elements. */
 static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, char *acc,
@@ -226,8 +234,7 @@ static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, 
 
 	for (int k = 1; k <= nranks; k++) {
 		int r = (owner + k) % nranks;
-		const union ko_scalar *s =
-			ko_run_scalar(d->run, &ko_board_cell(c->board, d->turn, r)->scalar);
+		const union ko_scalar *s = scalar_of(d, r);
 		char *room = k == 1 ? partial_room : c->scratch + LARGE_CHUNK;
 		char *sum = k == nranks ? acc : partial_room;
 		const char *own = r == c->rank
@@ -261,8 +268,7 @@ static int add_chunk_as_tree(const struct direct *d, size_t first, size_t n, cha
 
 		if (rc < 0)
 			return rc;
-		ko_tree_add(&t, value,
-			    ko_run_scalar(d->run, &ko_board_cell(c->board, d->turn, r)->scalar));
+		ko_tree_add(&t, value, scalar_of(d, r));
 	}
 	return 0;
 }

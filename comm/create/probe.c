@@ -312,18 +312,27 @@ static void forget(struct ko_link *link)
 	link->bytes = link->slots = 0;
 }
 
-static int measure_all(struct ko_run *run, char *buffer, size_t len)
+static int measure_all(struct ko_run *run)
 {
+	size_t slot = run->comm->agreed.limits.slot_len, len = ko_min_size(slot, PROBE_BYTES);
 	struct ko_costs costs = { 0 };
-	int rc = place_slots(run, buffer, len);
+	char *buffer = calloc(1, len);
+	int rc;
 
+	if (!buffer)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to measure its links",
+			       run->comm->rank);
+	rc = place_slots(run, buffer, len);
 	if (rc == 0)
 		rc = measure_costs(run, buffer, len, &costs);
 	if (rc == 0)
 		rc = measure_stores(run, buffer, len);
 	if (rc == 0 && !run->comm->spread)
 		rc = measure_reading(run, buffer, len);
-	return rc == 0 ? agree(run, &costs) : rc;
+	if (rc == 0)
+		rc = agree(run, &costs);
+	free(buffer);
+	return rc;
 }
 
 /* After two laps each rank knows that all ranks have come here, and can return. */
@@ -348,21 +357,11 @@ int ko_probe(struct kolo_comm *c, const struct kolo_comm *like)
 {
 	/* No operation: its number is 0, and it is not traced. */
 	struct ko_run run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) };
-	size_t len =
-		c->agreed.limits.slot_len < PROBE_BYTES ? c->agreed.limits.slot_len : PROBE_BYTES;
-	char *buffer;
 	int rc;
 
 	if (c->nranks == 1)
 		return 0;
-	buffer = calloc(1, len);
-	if (!buffer)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to measure its links", c->rank);
-	if (like)
-		rc = take_over(&run, like);
-	else
-		rc = measure_all(&run, buffer, len);
-	free(buffer);
+	rc = like ? take_over(&run, like) : measure_all(&run);
 	forget(c->edges.to);
 	forget(c->edges.from);
 	return rc;

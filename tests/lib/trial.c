@@ -260,7 +260,6 @@ void t_try_all_calls(const struct t_setup *setup, struct t_trial t, unsigned sha
 {
 	int nranks = kolo_comm_nranks(setup->c), op = t.op;
 	uint64_t key = (uint64_t)t.type + (uint64_t)op + t.n;
-
 	bool has = op == T_PREMUL ? values_has_premul(t.type)
 				  : values_has_op(t.type, (enum kolo_op)op);
 

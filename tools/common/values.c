@@ -72,19 +72,16 @@ void values_make(enum kolo_type type, uint64_t bits, double x, void *out)
 	size_t size = kolo_type_size(part);
 	char *rest = (char *)out + size;
 
-	if (values_is_integer(part))
-		memcpy(out, &bits, size);
+	uint64_t index = (bits >> 20 & 7) | bits << 32, few = -(bits & 1);
+
+	if (values_is_integer(part)) /* of pairs few values and indices, so that many are equal */
+		memcpy(out, is_pair(type) ? &few : &bits, size);
 	else
 		values_encode(part, x, out);
-	if (is_complex(type)) {
+	if (is_complex(type))
 		values_encode(part, 1.5 - (double)(bits >> 50 & 1023) / 512, rest);
-	} else if (is_pair(type)) { /* few values and indices, so that many are equal */
-		uint64_t index = (bits >> 20 & 7) | bits << 32;
-
-		if (values_is_integer(part))
-			memset(out, bits & 1 ? 0xff : 0, size);
+	else if (is_pair(type))
 		memcpy(rest, &index, kolo_type_size(type) - size); /* and what is unused */
-	}
 }
 
 bool values_same(enum kolo_type type, const void *a, const void *b)

@@ -97,7 +97,7 @@ static int make_rooms(struct km_own *o)
 	if (km_real.Type_get_true_extent(o->type, &lb, &extent) != MPI_SUCCESS)
 		return MPI_ERR_TYPE;
 	o->at_once = o->is.extent >= extent ? SOME : 1;
-	len = (o->at_once - 1) * (size_t)(o->at_once > 1 ? o->is.extent : 0) + (size_t)extent;
+	len = o->at_once * (size_t)(o->at_once > 1 ? o->is.extent : extent);
 	len = (len + ALIGN - 1) / ALIGN * ALIGN;
 	if (o->len < 2 * len) {
 		free(o->memory);

@@ -143,18 +143,22 @@ void t_capture_begin(struct t_stream *s)
 	MUST(cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 }
 
+/* While the thread captures another stream, too, which CUDA allows in the relaxed mode only. */
 struct t_graph *t_capture_end(struct t_stream *s)
 {
 	struct t_graph *g = calloc(1, sizeof(*g));
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUgraph graph;
 
 	if (!g)
 		abort();
 	MUST(cuStreamEndCapture(s->stream, &graph));
+	MUST(cuThreadExchangeStreamCaptureMode(&mode));
 	MUST(cuGraphInstantiate(&g->exec, graph, 0));
 	MUST(cuGraphDestroy(graph));
 	MUST(cuGraphUpload(g->exec, s->stream));
 	MUST(cuStreamSynchronize(s->stream));
+	MUST(cuThreadExchangeStreamCaptureMode(&mode));
 	return g;
 }
 

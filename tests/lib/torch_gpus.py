@@ -8,6 +8,7 @@ from tap import B, Skip
 
 FAKE = os.path.abspath(f"{B}/tests/fake")
 SOURCE = "tests/cuda/fake_runtime"
+REAL = "/dev/nvidiactl"
 
 
 def in_wheels(python, what):
@@ -42,7 +43,11 @@ def _runtime(python):
 
 
 def environment(python, *libraries):
-    """Variables for a program of that Python. These libraries of tests/fake take the places of those that torch would load."""
+    """Variables for a program of that Python. These libraries of tests/fake take the places of those that torch would load.
+
+    With a GPU in the machine: for that one."""
+    if os.path.exists(REAL):
+        return {"T_DEVICE": "cuda"}
     if os.environ.get("SAN"):
         raise Skip("Python is built without the sanitizer")
     preload = [_runtime(python), *(f"{FAKE}/{library}" for library in libraries)]

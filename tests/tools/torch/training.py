@@ -1,6 +1,7 @@
 """Two steps of everything that trains on process groups, on Kolo and on gloo: the losses are the same bits on 2 ranks, and close on 4.
 
-T_DEVICE=cuda: on GPUs made of threads, and gloo on the CPU. T_BACKEND=nccl: on libnccl of Kolo."""
+T_DEVICE=cuda: on GPUs made of threads, and gloo on the CPU. On a real GPU, whose kernels round otherwise, they are close.
+T_BACKEND=nccl: on libnccl of Kolo."""
 import os
 import tempfile
 
@@ -52,6 +53,7 @@ def both(train, n, tolerance):
             run(n, one, backend, results)
         for rank in range(n):
             gloo, kolo = (torch.load(f"{results}/{backend}-{rank}") for backend in ("gloo", BACKEND))
+            tolerance = max(tolerance, 1e-3) if ranks.REAL_GPU else tolerance
             same = torch.allclose(gloo, kolo, rtol=tolerance, atol=tolerance / 10)
             assert same and torch.isfinite(kolo).all(), (train.__qualname__, n, rank, gloo, kolo)
 

@@ -48,6 +48,12 @@ template <class Options> bool callerWaits(const Options &, long)
 	return false;
 }
 
+#ifdef KOLO_TORCH_OPTIONS
+struct GroupOptions : c10d::Backend::Options {
+	using c10d::Backend::Options::Options;
+};
+#endif
+
 class Backend : public c10d::Backend
 {
       public:
@@ -98,6 +104,10 @@ class Backend : public c10d::Backend
 	void shutdown();
 #ifdef KOLO_TORCH_OPTIONS
 	c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override
+	{
+		return options_;
+	}
+	c10::intrusive_ptr<GroupOptions> options() const
 	{
 		return options_;
 	}
@@ -159,7 +169,9 @@ class Backend : public c10d::Backend
 	const int pid_;
 	std::atomic<Milliseconds> timeout_;
 	Ends ends_;
-	c10::intrusive_ptr<c10d::Backend::Options> options_;
+#ifdef KOLO_TORCH_OPTIONS
+	c10::intrusive_ptr<GroupOptions> options_;
+#endif
 
 	// Collectives: guarded by lock_.
 	std::mutex lock_;

@@ -82,7 +82,7 @@ Backend::Backend(const Setup &setup)
 	init();
 	enlist();
 #ifdef KOLO_TORCH_OPTIONS
-	options_ = c10::make_intrusive<c10d::Backend::Options>(name_, setup.timeout);
+	options_ = c10::make_intrusive<GroupOptions>(name_, setup.timeout);
 #endif
 }
 
@@ -108,9 +108,20 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 {
 	m.attr("TORCH") = c10::str(TORCH_VERSION_MAJOR, ".", TORCH_VERSION_MINOR);
 	m.def("rest", &kolo::Backend::restAll, pybind11::call_guard<pybind11::gil_scoped_release>());
-	// Torch calls it for ranks that take no part in a new group, since others' groups are made by splitting. Ours
-	// meet by the store.
+#ifdef KOLO_TORCH_OPTIONS
+	// Before torch 2.15 split_group copies the options of the group that it splits.
+	pybind11::class_<kolo::GroupOptions, c10::intrusive_ptr<kolo::GroupOptions>, c10d::Backend::Options>(m,
+													     "Options")
+		.def("__deepcopy__", [](const kolo::GroupOptions &options, const pybind11::dict &) {
+			return c10::make_intrusive<kolo::GroupOptions>(options.backend, options.timeout);
+		});
+#endif
+	// Torch calls perform_nocolor_split for ranks that take no part in a new group, since others' groups are made
+	// by splitting. Ours meet by the store.
 	pybind11::class_<kolo::Backend, c10::intrusive_ptr<kolo::Backend>, c10d::Backend>(m, "ProcessGroupKolo")
+#ifdef KOLO_TORCH_OPTIONS
+		.def_property_readonly("options", &kolo::Backend::options)
+#endif
 		.def("perform_nocolor_split", [](const kolo::Backend &, const pybind11::object &) {});
 	m.def(
 		"create",

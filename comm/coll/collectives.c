@@ -198,7 +198,7 @@ void ko_collective_plan(struct ko_run *run, const struct ko_call *call,
 	} else if (c->nranks == 1) { /* no rounds, and the fewest divisions */
 		run->plan.count = call->n;
 	} else {
-		run->plan = ko_plan_make(call->coll, call->n, size, c->nranks, slot_len);
+		ko_plan_make(&run->plan, call->coll, call->n, size, c->nranks, slot_len);
 	}
 	if (ko_type_is_bytes(call->type)) {
 		run->desc.type = KO_DESC_BYTES;
@@ -206,11 +206,21 @@ void ko_collective_plan(struct ko_run *run, const struct ko_call *call,
 	}
 }
 
+/* The reducer of the last call of this collective, if it had the same type and op; else NULL. */
+static const struct ko_reducer *known_reducer(const struct ko_call *call)
+{
+	const struct ko_known *known = &call->comm->known[call->coll];
+
+	return known->call.comm && known->call.type == call->type && known->call.op == call->op
+		       ? &known->red
+		       : NULL;
+}
+
 static void prepare(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
 {
 	const struct ko_agreed *agreed = &call->comm->agreed;
 
-	ko_collective_plan(run, call, red, agreed->limits.slot_len);
+	ko_collective_plan(run, call, red ? red : known_reducer(call), agreed->limits.slot_len);
 	if (call->comm->nranks == 1)
 		return;
 	if (agreed->paced)
@@ -219,8 +229,24 @@ static void prepare(struct ko_run *run, const struct ko_call *call, const struct
 	run->model = ko_algorithm_table[run->algorithm]->model(run);
 }
 
-/* A call that is not the last one again. `red` NULL: the reducer is made here, and the arguments
- * are not checked yet. */
+/* Keeps what the next call may need again. The run only of a call that has come twice: most of
+ * those that differ come once. */
+static void keep_known(struct ko_known *known, const struct ko_call *call, const struct ko_run *run,
+		       struct ko_expected cell)
+{
+	known->prepared = ko_call_is_known(call);
+	if (known->prepared) {
+		known->run = *run;
+		known->cell = cell;
+		return;
+	}
+	if (!known->call.comm || known->call.type != call->type || known->call.op != call->op)
+		known->red = run->red;
+	known->call = *call;
+}
+
+/* A call whose run is not prepared. `red` NULL: the reducer is made here, and the arguments are not
+ * checked yet. */
 static int begin_new(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
 {
 	struct kolo_comm *c = call->comm;
@@ -235,7 +261,7 @@ static int begin_new(struct ko_run *run, const struct ko_call *call, const struc
 	prepare(run, call, red);
 	cell.used = cell.used && (run->algorithm == KO_BOARD || run->offers);
 	if (!red && !call->uneven) /* counts may change unseen */
-		c->known[call->coll] = (struct ko_known){ *call, cell, *run };
+		keep_known(&c->known[call->coll], call, run, cell);
 	return 0;
 }
 
@@ -250,7 +276,7 @@ static int begin(struct ko_run *run, const struct ko_call *call, const struct ko
 
 	if (rc < 0)
 		return rc;
-	if (!red && ko_call_is_known(call)) {
+	if (!red && known->prepared && ko_call_is_known(call)) {
 		if (known->cell.used)
 			ko_board_expect(c->board, c->rank, known->cell.bytes);
 		*run = known->run;

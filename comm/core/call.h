@@ -36,9 +36,12 @@ struct ko_expected {
 };
 
 /* The last call of a collective that was done at once. Programs repeat themselves: if the next call
- * is equal, it is not checked again and its run is not prepared again. */
+ * is equal, it is not checked again, and from the third one on its run is not prepared again. If
+ * only type and op are equal, neither is what a reduction does. */
 struct ko_known {
 	struct ko_call call;     /* comm NULL: there is none */
+	struct ko_reducer red;   /* of its type and op */
+	bool prepared;           /* the rest is there: the call came twice */
 	struct ko_expected cell; /* what is fetched, if the run needs this rank's cell */
 	struct ko_run run;       /* prepared for the call, not begun */
 };

@@ -19,12 +19,21 @@ size_t ko_roster_len(int nranks)
 	return sizeof(struct ko_roster) + (size_t)nranks * sizeof(struct ko_post);
 }
 
+/* A descriptor as words, each by a load of its own: a wide one would wait for the stores just
+ * before. */
+static void get_words(const struct ko_desc *desc, uint64_t words[3])
+{
+	words[0] = desc->seq;
+	words[1] = desc->n;
+	memcpy(&words[2], &desc->root, sizeof(words[2]));
+}
+
 void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *desc)
 {
 	struct ko_post *post = &roster->post[rank];
 	uint64_t words[3];
 
-	memcpy(words, desc, sizeof(words));
+	get_words(desc, words);
 	/* The words too are stored with release and read with acquire: a reader that sees one
 	 * overwritten also sees that `entered` moved on. */
 #pragma GCC unroll 3
@@ -78,7 +87,7 @@ void ko_roster_post_p2p(struct ko_roster *roster, int rank, const struct ko_desc
 	uint64_t words[3] = { 0 };
 
 	if (desc)
-		memcpy(words, desc, sizeof(words));
+		get_words(desc, words);
 	for (int i = 0; i < 3; i++)
 		atomic_store_explicit(&roster->post[rank].pair[i], words[i], memory_order_relaxed);
 }
@@ -182,7 +191,7 @@ uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc)
 {
 	uint64_t words[3];
 
-	memcpy(words, desc, sizeof(words));
+	get_words(desc, words);
 	history += words[0] * 0x9e3779b97f4a7c15 + words[1] * 0xd6e8feb86659fd93 +
 		   words[2] * 0xa0761d6478bd642f;
 	/* The finalizer of splitmix64: each input bit changes half of the output bits. */

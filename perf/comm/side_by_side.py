@@ -3,7 +3,8 @@
 usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--window K] [--network]
                        [--out FILE] [--plot FILE.svg] [COLLECTIVE ...]
 
-COLLECTIVE is one of ringbench's but barrier; without one, all of them. With --window send_recv is K messages one way, which are in
+COLLECTIVE is one of ringbench's but barrier; without one, all of them. `make perf PEERS=pypi` brings the newest Open MPI, MPICH and
+Intel MPI (peers.py). With --window send_recv is K messages one way, which are in
 flight together, and an answer: bandwidth and message rate; without, messages to and fro: latency.
 
 Each round runs ringbench, in plain memory and in memory from kolo_alloc, and then each MPI library, whose buffers are
@@ -25,34 +26,17 @@ import statistics
 import subprocess
 import sys
 
+import peers
+from pairs import interval
+
 B = os.environ.get("B", "build")
-AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-PEERS = {  # name: compiler, launcher and its options to bind to cores or not to
-    "openmpi": ("mpicc.openmpi", ["mpirun.openmpi", *AS_ROOT, "--oversubscribe", "--bind-to"]),
-    "mpich": ("mpicc.mpich", ["mpiexec.mpich", "-bind-to"]),
-}
-
-
-def rows(command):
+def rows(command, env=None):
     """{(bytes, in_place): microseconds} of one run."""
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         sys.exit(f"{' '.join(command)} returned {done.returncode}\n{done.stdout}{done.stderr}")
     found = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
     return {(r["bytes"], r["in_place"]): r["time_us"] for r in found}
-
-
-def build_peers():
-    built = {}
-    os.makedirs(f"{B}/perf", exist_ok=True)
-    for name, (compiler, launcher) in PEERS.items():
-        if not shutil.which(compiler) or not shutil.which(launcher[0]):
-            print(f"# {name}: not installed ({compiler})", file=sys.stderr)
-            continue
-        program = f"{B}/perf/mpi_collectives.{name}"
-        subprocess.run([compiler, "-O2", "-Wno-stringop-overflow", "-o", program, "perf/comm/mpi_collectives.c"], check=True)
-        built[name] = (launcher, program)
-    return built
 
 
 def machine():
@@ -72,7 +56,6 @@ COLLECTIVES = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gathe
 # What the table calls it: options of ringbench, with and without --network.
 ON_ONE_HOST = {"plain": ["--memory", "host"], "alloc": ["--memory", "alloc"]}
 OVER_TCP = {"tcp": ["--transport", "tcp"], "ofi": ["--transport", "ofi"]}
-TCP_ONLY = {"openmpi": ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]}
 
 
 def mood(ranks):
@@ -100,10 +83,9 @@ def copies(a):
     return {a.max: float(done.stdout)}
 
 
-def measure(a, peers):
+def measure(a, others):
     """A list over rounds for each (who, collective), the moods, and a list of the times of copies."""
-    bind = "core" if a.ranks <= os.cpu_count() else "none"
-    times = {(name, coll): [] for name in [*a.kolo, *peers] for coll in a.collectives}
+    times = {(name, coll): [] for name in [*a.kolo, *others] for coll in a.collectives}
     moods, limits = [], []
     sizes = [str(a.min), str(a.max), str(a.factor)]
     window = [str(a.window)] if a.window else []
@@ -116,41 +98,52 @@ def measure(a, peers):
                 times[who, coll].append(rows([f"{B}/ringbench", "-n", str(a.ranks), coll, "-b", sizes[0], "-e", sizes[1],
                                               "-f", sizes[2], "-c", "0", *options, "--json", "-",
                                               *(["--in-flight", *window] if coll == "send_recv" and window else [])]))
-            for who, (launcher, program) in peers.items():
-                times[who, coll].append(rows([*launcher, bind, *TCP_ONLY.get(who, []) * a.network, "-n", str(a.ranks), program, coll,
-                                              *sizes, *window]))
+            for who, peer in others.items():
+                program = f"{B}/perf/mpi_collectives.{who}"
+                times[who, coll].append(rows([*peer.command(a.ranks, a.network), program, coll, *sizes, *window], peer.environment(a.ranks)))
         print(f"# round {k + 1} of {a.rounds}: {name}, {rate:.1f} GB/s", file=sys.stderr)
     return times, moods, limits
 
 
-def ratios(times, peers, coll, who, key):
+def ratios(times, others, coll, who, key):
     """The best other library's time over Kolo's, by round."""
-    best = [min(times[p, coll][k][key] for p in peers) for k in range(len(times[who, coll]))]
+    best = [min(times[p, coll][k][key] for p in others) for k in range(len(times[who, coll]))]
     return [b / t[key] for b, t in zip(best, times[who, coll])]
 
 
-def report(out, a, peers, times, moods, limits):
+def best_peer(times, others, coll, key):
+    """The one with the least median."""
+    return min(others, key=lambda p: statistics.median(t[key] for t in times[p, coll]))
+
+
+def report(out, a, others, times, moods, limits):
     """Prints the table; returns the medians of the ratios, {(collective, who): {(bytes, in_place): ratio}}."""
     medians = {(coll, who): {} for coll in a.collectives for who in a.kolo}
     print(f"# f32, sum, root 0, {a.ranks} ranks, {a.rounds} interleaved rounds; {machine()}", file=out)
+    print("# beside " + ", ".join(f"{name}: {peer.version}" for name, peer in others.items()), file=out)
     print("# rounds: " + ", ".join(f"{moods.count(m)} {m}" for m in sorted(set(moods))), file=out)
     limit = "a plain exchange both ways over TCP" if a.network else "memcpy on each rank's core, all at once"
     for size in limits[0]:
         print(f"# {size} bytes by {limit}: {statistics.median(of[size] for of in limits):.0f} us", file=out)
     print(f"# us: median over rounds of the median of the slowest rank; {', '.join(a.kolo)}: Kolo\n"
-          "# ratio: best other / Kolo within a round, median [least, most] over rounds; above 1 Kolo is faster.", file=out)
+          "# ratio: best other / Kolo within a round, median [95 % interval of the median]; above 1 Kolo is faster. best: the other\n"
+          "# whose median is least.", file=out)
+    behind = []
     for coll in a.collectives:
-        print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*a.kolo, *peers]) +
-              "".join(f" {'ratio of ' + who:>20}" for who in a.kolo), file=out)
+        print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*a.kolo, *others]) +
+              "".join(f" {'ratio of ' + who:>20}" for who in a.kolo) + " best", file=out)
         for key in sorted(times[next(iter(a.kolo)), coll][0]):
             line = f"  {key[0]:>10} {'in' if key[1] else 'out':>5}"
-            for who in [*a.kolo, *peers]:
+            for who in [*a.kolo, *others]:
                 line += f" {statistics.median(t[key] for t in times[who, coll]):>11.2f}"
             for who in a.kolo:
-                r = ratios(times, peers, coll, who, key)
+                r = ratios(times, others, coll, who, key)
+                low, high = interval(r)
                 medians[coll, who][key] = statistics.median(r)
-                line += f" {medians[coll, who][key]:>6.2f} [{min(r):.2f}, {max(r):.2f}]"
-            print(line, file=out)
+                line += f" {medians[coll, who][key]:>6.2f} [{low:.2f}, {high:.2f}]"
+                if high < 1:
+                    behind.append(f"{coll} of {key[0]} {'in' if key[1] else 'out of'} place, {who}: {medians[coll, who][key]:.2f}")
+            print(f"{line} {best_peer(times, others, coll, key)}", file=out, flush=True)
         for who in a.kolo:
             all_sizes = medians[coll, who].values()
             mean = math.exp(sum(map(math.log, all_sizes)) / len(all_sizes))
@@ -159,17 +152,18 @@ def report(out, a, peers, times, moods, limits):
                 of_limit = [f"{statistics.median([x[size] / t[size, p] for x, t in zip(limits, times[who, coll])]):.2f} {place} place"
                             for p, place in ((False, "out of"), (True, "in")) if (size, p) in times[who, coll][0]]
                 print(f"# {size} bytes at {', '.join(of_limit)} of the rate of {limit}", file=out, flush=True)
+    print("#\n# behind: " + ("; ".join(behind) or "none"), file=out)
     return medians
 
 
-def plot(path, a, peers, medians):
+def plot(path, a, others, medians):
     """A panel for each collective: the medians' ratio over sizes, out of place solid, in place dashed."""
     colours = dict(zip(a.kolo, ("#0072b2", "#d55e00")))
     script = [f"set terminal svg size 900,{340 * ((len(a.collectives) + 1) // 2)} noenhanced font 'sans,12' background 'white'",
               f"set output '{path}'", "set logscale x 2", "set logscale y 2", "set grid", "set key below",
               "set format x '%.0b%B'", "set xlabel 'bytes of the vector'", "set ylabel 'time of the better peer / Kolo'",
               f"set multiplot layout {(len(a.collectives) + 1) // 2},{min(2, len(a.collectives))} "
-              f"title 'Kolo beside {' and '.join(peers)}, {a.ranks} ranks on one host{', TCP only' * a.network}: above 1 Kolo is faster'"]
+              f"title 'Kolo beside {' and '.join(others)}, {a.ranks} ranks on one host{', TCP only' * a.network}: above 1 Kolo is faster'"]
     for coll in a.collectives:
         curves, data = ["1 with lines lc 'black' notitle"], []
         for who in a.kolo:
@@ -207,14 +201,17 @@ def main():
     if a.plot and not shutil.which("gnuplot"):
         sys.exit("gnuplot is not installed: make deps")
     a.kolo = OVER_TCP if a.network else ON_ONE_HOST
-    peers = {name: how for name, how in build_peers().items() if name in TCP_ONLY or not a.network}
-    if not peers:
+    others = peers.peers(a.network)
+    if not others:
         sys.exit("no MPI library is installed that this can be compared with: make deps WITH=perf")
-    times, moods, limits = measure(a, peers)
+    os.makedirs(f"{B}/perf", exist_ok=True)
+    for name, peer in others.items():
+        peers.built(peer, name, "perf/comm/mpi_collectives.c", f"{B}/perf")
+    times, moods, limits = measure(a, others)
     with open(a.out, "w") if a.out else sys.stdout as out:
-        medians = report(out, a, peers, times, moods, limits)
+        medians = report(out, a, others, times, moods, limits)
     if a.plot:
-        plot(a.plot, a, peers, medians)
+        plot(a.plot, a, others, medians)
 
 
 if __name__ == "__main__":

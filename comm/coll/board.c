@@ -314,22 +314,26 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 	       1;
 }
 
-/* One turn. Crossings are the bytes, as a share of the vector, that a rank writes and then
- * reads. */
+/* One turn. Crossings are the bytes, as a share of the vector, that a rank writes and then reads;
+ * additions those that it adds up more than round the ring. */
 static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 			       bool windows)
 {
-	double n = nranks, crossings;
+	double n = nranks, crossings, additions = 0;
 
 	(void)windows;
 	switch (coll) {
-	case KO_ALL_REDUCE: crossings = 1 + (n - 1); break;
+	case KO_ALL_REDUCE: /* each rank adds up all of it, and not its block alone */
+		crossings = 1 + (n - 1);
+		additions = (n - 1) - (n - 1) / n;
+		break;
 	case KO_REDUCE_SCATTER: crossings = 1 + (n - 1) / n; break;
 	case KO_ALL_GATHER: crossings = 1 / n + (n - 1) / n; break;
 	case KO_BROADCAST: crossings = 2; break;
 	default: crossings = n; break; /* of reduce */
 	}
-	return (struct ko_estimate){ costs->turn_ns, crossings / costs->bytes_per_ns };
+	return (struct ko_estimate){ costs->turn_ns, crossings / costs->bytes_per_ns +
+							     additions / KO_ADDED_PER_NS };
 }
 
 /* The largest of uneven blocks may not fit into a cell. */

@@ -28,6 +28,9 @@ struct ko_plan {
 	const size_t *firsts;
 };
 
+/* Whether the plan keeps the equations above for elements of `size` bytes on nranks > 1 ranks. */
+bool ko_plan_is_valid(const struct ko_plan *p, size_t size, int nranks, size_t slot_len);
+
 static inline size_t ko_min_size(size_t a, size_t b)
 {
 	return a < b ? a : b;
@@ -71,9 +74,6 @@ struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks
 /* Cuts slices again, to one packet (comm/transport/link.h) or less each, if all of them together
  * then have fewer packets. */
 void ko_plan_in_packets(struct ko_plan *p, size_t size, size_t packet);
-
-/* Whether the plan keeps the equations above for elements of `size` bytes on nranks > 1 ranks. */
-bool ko_plan_is_valid(const struct ko_plan *p, size_t size, int nranks, size_t slot_len);
 
 /* The part of a vector that `rank` handles if a broadcast or reduce shares its work out to all
  * ranks. */

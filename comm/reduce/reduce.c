@@ -221,6 +221,16 @@ void ko_stream_fill(ko_fill_fn *fn, void *out, const void *src, size_t n, size_t
 	}
 }
 
+/* Fetches bytes that another core has written: all lines at once, since the processor looks ahead
+ * by a few only. */
+static void expect_to_read(const char *p, size_t len)
+{
+	enum { LINE = 64 };
+
+	for (size_t at = 0; at < len; at += LINE)
+		__builtin_prefetch(p + at);
+}
+
 void ko_stream_combine(ko_combine_fn *combine, void *out, const void *in, const void *own, size_t n,
 		       size_t size, const union ko_scalar *s)
 {
@@ -230,6 +240,8 @@ void ko_stream_combine(ko_combine_fn *combine, void *out, const void *in, const 
 	for (size_t at = 0; at < n; at += step) {
 		size_t m = min_size(step, n - at);
 
+		expect_to_read((const char *)in + (at + m) * size,
+			       min_size(step, n - at - m) * size);
 		combine(scratch, (const char *)in + at * size, (const char *)own + at * size, m, s);
 		ko_stream_copy((char *)out + at * size, scratch, m * size);
 	}

@@ -352,12 +352,14 @@ static void the_table_follows_from_costs(void **state)
 	t = decide("", &slow_hops, 8);
 	for (int coll = KO_BARRIER + 1; coll < KO_NCOLLS; coll++)
 		CHECK(t.any[KO_BOARD][coll].end == (coll == KO_ALL_GATHER ? 8 * 4096 : 4096) + 1);
-	/* 13 hops saved, (8 - 3.5) bytes more for each: 13 * 100 * 10 / 4.5. */
+	/* 13 hops saved; for each byte (8 - 3.5) more that cross, and (7 - 7/8) that are added up:
+	 * 13 * 100 / (4.5 / 10 + 6.125 / 15). */
 	t = decide("", &few_bytes, 8);
-	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 2889 &&
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 1515 &&
 	      t.any[KO_BOARD][KO_BROADCAST].end == 4097);
-	t = decide("", &few_bytes, 2); /* no bytes more */
-	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 4097 &&
+	/* No bytes more that cross, half of them added up: (2 * 100 - 100) / (0.5 / 15). */
+	t = decide("", &few_bytes, 2);
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 3001 &&
 	      t.any[KO_BOARD][KO_REDUCE_SCATTER].end == 0);
 	few_bytes.turn_ns = 50;
 	t = decide("", &few_bytes, 2);

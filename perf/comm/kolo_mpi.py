@@ -9,7 +9,7 @@ MPI is Debian's Open MPI, or what --mpicc, --mpirun and --library (its shared li
 kolo-mpi comes first (mpi_overhead.c).
 
 With --codes: the wall time of real programs (tests/mpi/codes.py), whose figures are compared too. By default all but
-ScaLAPACK's tests, which take half a second each: with Kolo it is 4 ms longer until a program runs, and a join takes 2 to 5.
+ScaLAPACK's tests, which take half a second each: with Kolo it is 1 to 6 ms longer until a program runs, and a join takes 2 to 5.
 
 A pair is the time without over the time with Kolo in one round: above 1 Kolo is faster (pairs.py says when a cell is behind).
 Exit status: 0, or 1 if a cell is behind; run it twice.

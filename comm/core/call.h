@@ -35,9 +35,9 @@ struct ko_expected {
 	size_t bytes;
 };
 
-/* The last call of a collective that was done at once. Programs repeat themselves: if the next call
- * is equal, it is not checked again, and from the third one on its run is not prepared again. If
- * only type and op are equal, neither is what a reduction does. */
+/* The last call of a collective that was done at once. Programs repeat themselves: from the third
+ * equal call on, it is not checked again and its run is not prepared again. If only type and op are
+ * equal, what a reduction does is not looked up again. */
 struct ko_known {
 	struct ko_call call;     /* comm NULL: there is none */
 	struct ko_reducer red;   /* of its type and op */

@@ -67,8 +67,9 @@ def _of_pypi():
         elif name == "mpich":
             yield name, _mpich(launcher, compiler, version, variables)
         else:  # it has no compiler's wrapper that works without Intel's compiler
-            yield name, Peer(version, ["gcc", f"-I{place}/include", f"-L{place}/lib", f"-Wl,-rpath,{place}/lib"], [launcher], [], [], None,
-                             {**variables, "I_MPI_FABRICS": "shm"}, {"I_MPI_PIN": "0", "I_MPI_THREAD_YIELD": "2"})
+            gcc = ["gcc", f"-I{place}/include", f"-L{place}/lib", f"-Wl,-rpath,{place}/lib,--no-as-needed", "-lmpi"]
+            yield name, Peer(version, gcc, [launcher], [], [], None, {**variables, "I_MPI_FABRICS": "shm"},
+                             {"I_MPI_PIN": "0", "I_MPI_THREAD_YIELD": "2"})
 
 
 def peers(network):
@@ -80,8 +81,7 @@ def peers(network):
 def built(peer, name, source, folder):
     """The program of a source, for that MPI."""
     out = f"{folder}/{os.path.basename(source).split('.')[0]}.{name}"
-    libraries = ["-lmpi"] if peer.compiler[0] == "gcc" else []
-    done = subprocess.run([*peer.compiler, "-O2", "-Wno-stringop-overflow", "-o", out, source, *libraries], env=peer.environment(1),
+    done = subprocess.run([*peer.compiler, "-O2", "-Wno-stringop-overflow", "-o", out, source], env=peer.environment(1),
                           capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{name}: {' '.join(peer.compiler)} returned {done.returncode}\n{done.stderr}")

@@ -30,6 +30,8 @@ import peers
 from pairs import interval
 
 B = os.environ.get("B", "build")
+
+
 def rows(command, env=None):
     """{(bytes, in_place): microseconds} of one run."""
     done = subprocess.run(command, capture_output=True, text=True, env=env)

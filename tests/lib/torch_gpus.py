@@ -8,7 +8,6 @@ from tap import B, Skip
 
 FAKE = os.path.abspath(f"{B}/tests/fake")
 SOURCE = "tests/cuda/fake_runtime"
-REAL = "/dev/nvidiactl"
 
 
 def in_wheels(python, what):
@@ -46,9 +45,9 @@ def environment(python, *libraries):
     """Variables for a program of that Python. These libraries of tests/fake take the places of those that torch would load.
 
     With a GPU in the machine: for that one."""
-    if os.path.exists(REAL):
-        return {"T_DEVICE": "cuda"}
     if os.environ.get("SAN"):
         raise Skip("Python is built without the sanitizer")
+    if os.path.exists("/dev/nvidiactl"):
+        return {"T_DEVICE": "cuda", "T_REAL_GPU": "1"}
     preload = [_runtime(python), *(f"{FAKE}/{library}" for library in libraries)]
     return {"LD_LIBRARY_PATH": FAKE, "LD_PRELOAD": " ".join(preload), "NCCL_SOCKET_IFNAME": "lo", "T_DEVICE": "cuda"}

@@ -3,10 +3,10 @@
 #include "comm/core/wait.h"
 
 #include "comm/base/clock.h"
+#include "comm/sys/thread.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -418,19 +418,16 @@ static void say(struct ko_wait_state *w, int64_t now)
 
 int ko_wait_spins(int spins, int most, int64_t yield_ns)
 {
-	enum { ALONE_NS = 1000, TURN_NS = 500000 }; /* a yield that nobody uses takes 200 */
+	enum { TURN_NS = 500000 };
 
-	if (yield_ns > ALONE_NS && yield_ns < TURN_NS)
+	if (yield_ns > KO_ALONE_NS && yield_ns < TURN_NS)
 		return spins / 2;
 	return spins < most / 2 ? 2 * spins + 1 : most;
 }
 
 static void yield(struct kolo_comm *c)
 {
-	int64_t since = ko_now_ns();
-
-	sched_yield();
-	c->yield_ns = ko_now_ns() - since;
+	c->yield_ns = ko_yield();
 	c->spins = ko_wait_spins(c->spins, c->most_spins, c->yield_ns);
 }
 

@@ -7,16 +7,6 @@
 
 #include "comm/core/comm.h"
 
-/* Tells the processor that this is a loop that waits. */
-static inline void ko_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 /* Has what is waited for happened? Returns 0, KO_EAGAIN (not yet) or an error. Never blocks. */
 typedef int ko_try_fn(void *what);
 

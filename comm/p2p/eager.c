@@ -4,6 +4,7 @@
 
 #include "comm/core/wait.h"
 #include "comm/p2p/lane.h"
+#include "comm/sys/thread.h"
 
 #include <string.h>
 

@@ -1,14 +1,16 @@
 /* Queues with a thread of their own (kolo_queue_create) and events (kolo_event_create). Each queue
- * has one mutex, held for some instructions only. The thread sleeps on a condition while there is
- * no work. */
+ * has one mutex, held for some instructions only. A thread without work, or a caller that waits for
+ * it, looks for it for some 50 us, and then sleeps on a condition. */
 #include "comm/sys/queue.h"
 
+#include "comm/base/clock.h"
 #include "comm/base/fork.h"
 #include "comm/sys/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,8 +25,8 @@ struct mark {
 	pthread_cond_t changed;
 	int holders;
 	struct ko_stream_mark *stream; /* says whether it is reached; NULL: `reached` does */
-	bool reached;
-	unsigned generation; /* of the process that made it (comm/base/fork.h) */
+	_Atomic uint64_t reached;      /* 1: it is */
+	unsigned generation;           /* of the process that made it (comm/base/fork.h) */
 	/* the queue's failure when the mark was reached, if no wait had returned it before; 0:
 	 * none */
 	int code;
@@ -49,7 +51,10 @@ struct threaded {
 	pthread_t worker;
 	struct item *items; /* a ring buffer with room for `room` items, a power of two */
 	size_t room;
-	uint64_t put, begun, done; /* counts of items; done <= begun <= put <= begun + room */
+	/* Counts of items; done <= begun <= put <= begun + room. They change under the lock;
+	 * `put` and `done` are also looked at without it. */
+	uint64_t begun;
+	_Atomic uint64_t put, done;
 	bool closing;
 	int code; /* the first failure that no wait has returned yet; 0: none */
 	char text[KO_TEXT];
@@ -142,6 +147,23 @@ static void take_long_turns(void)
 	syscall(SYS_sched_setattr, 0, &mine, 0);
 }
 
+/* Looks whether the count comes to `want`, for LOOK_NS at most: a thread that sleeps takes
+ * microseconds to wake, and as many from who wakes it. It gives the core away in between. If others
+ * need the core it stops, unless it is to go on `beside` them: they may be what it waits for. */
+static void look_out(const _Atomic uint64_t *count, uint64_t want, bool beside)
+{
+	enum { LOOK_NS = 50000, LOOKS = 2 };
+	int64_t end = ko_now_ns() + LOOK_NS;
+
+	do {
+		for (int k = 0; k < LOOKS; k++) {
+			if (atomic_load_explicit(count, memory_order_relaxed) >= want)
+				return;
+			ko_relax();
+		}
+	} while ((ko_yield() <= KO_ALONE_NS || beside) && ko_now_ns() < end);
+}
+
 static void *work(void *arg)
 {
 	struct threaded *q = arg;
@@ -152,6 +174,11 @@ static void *work(void *arg)
 		struct item item;
 		int rc;
 
+		if (q->begun == q->put && !q->closing) {
+			pthread_mutex_unlock(&q->lock);
+			look_out(&q->put, q->begun + 1, false);
+			pthread_mutex_lock(&q->lock);
+		}
 		while (q->begun == q->put && !q->closing)
 			pthread_cond_wait(&q->filled, &q->lock);
 		if (q->begun == q->put)
@@ -181,6 +208,7 @@ static void free_queue(struct threaded *q)
 
 int kolo_queue_create(struct kolo_queue **out)
 {
+	pthread_mutexattr_t adaptive; /* what is done under the lock is short */
 	struct threaded *q;
 	int err;
 
@@ -193,7 +221,10 @@ int kolo_queue_create(struct kolo_queue **out)
 		return ko_fail(KOLO_ENOMEM, "kolo_queue_create: no memory for a queue");
 	}
 	q->generation = ko_generation;
-	pthread_mutex_init(&q->lock, NULL);
+	pthread_mutexattr_init(&adaptive);
+	pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(&q->lock, &adaptive);
+	pthread_mutexattr_destroy(&adaptive);
 	pthread_cond_init(&q->filled, NULL);
 	pthread_cond_init(&q->emptied, NULL);
 	err = ko_thread_start(&q->worker, work, q);
@@ -239,8 +270,9 @@ int kolo_queue_wait(struct kolo_queue *queue)
 	rc = check_process(q->generation, "queue");
 	if (rc < 0)
 		return rc;
-	pthread_mutex_lock(&q->lock);
 	until = q->put;
+	look_out(&q->done, until, true);
+	pthread_mutex_lock(&q->lock);
 	while (q->done < until)
 		pthread_cond_wait(&q->emptied, &q->lock);
 	rc = q->code ? ko_fail(q->code, "%s", q->text) : 0;
@@ -299,6 +331,7 @@ static int wait_mark(struct mark *mark)
 		return rc;
 	if (mark->stream)
 		return mark->stream->finish(mark->stream);
+	look_out(&mark->reached, 1, true);
 	pthread_mutex_lock(&mark->lock);
 	while (!mark->reached)
 		pthread_cond_wait(&mark->changed, &mark->lock);
@@ -323,7 +356,7 @@ static int reach_mark(void *arg)
 	pthread_mutex_lock(&mark->lock);
 	mark->code = w->queue->code;
 	memcpy(mark->text, w->queue->text, sizeof(mark->text));
-	mark->reached = true;
+	mark->reached = 1;
 	pthread_cond_broadcast(&mark->changed);
 	pthread_mutex_unlock(&mark->lock);
 	pthread_mutex_unlock(&w->queue->lock);
@@ -424,7 +457,7 @@ int kolo_event_query(struct kolo_event *event, int *done)
 		*done = rc != KO_EAGAIN;
 	} else {
 		pthread_mutex_lock(&mark->lock);
-		*done = mark->reached;
+		*done = mark->reached != 0;
 		pthread_mutex_unlock(&mark->lock);
 	}
 	let_go(mark);

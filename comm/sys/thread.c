@@ -1,7 +1,10 @@
-/* Starts a thread with signals blocked (ko_thread_start). */
+/* Starts a thread with signals blocked (ko_thread_start); gives the core away (ko_yield). */
 #include "comm/sys/thread.h"
 
+#include "comm/base/clock.h"
+
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -46,4 +49,12 @@ int ko_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
 	if (err)
 		free(start);
 	return err;
+}
+
+int64_t ko_yield(void)
+{
+	int64_t since = ko_now_ns();
+
+	sched_yield();
+	return ko_now_ns() - since;
 }

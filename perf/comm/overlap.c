@@ -1,7 +1,6 @@
 /* How much of communication a queue hides behind other work: two all-reduces of 32 MiB take T; then
  * both are put into a queue, the caller sleeps for T, and waits. With everything hidden that takes
- * T, with nothing 2 T. The slowest rank counts; the results must have the same bits. And how long a
- * call takes that is left to a queue whose thread sleeps, or still works.
+ * T, with nothing 2 T. The slowest rank counts; the results must have the same bits.
  *
  * usage: ringrun -n N overlap */
 #include "perf/perf.h"
@@ -84,37 +83,6 @@ static double time_behind_sleep(const struct job *j, double sleep_us, double *sl
 	return slowest(j, total);
 }
 
-/* A call, then one after it: microseconds of each. */
-static void time_calls(const struct job *j, double *asleep, double *working)
-{
-	static const struct timespec long_enough = { .tv_nsec = 2000000 };
-	int64_t begin, between, end;
-
-	check(kolo_barrier(j->comm, NULL));
-	nanosleep(&long_enough, NULL);
-	begin = ko_now_ns();
-	check(kolo_all_reduce(j->comm, j->src, j->later[0], WORDS / 64, KOLO_F32, KOLO_SUM,
-			      j->queue));
-	between = ko_now_ns();
-	check(kolo_all_reduce(j->comm, j->src, j->later[1], WORDS / 64, KOLO_F32, KOLO_SUM,
-			      j->queue));
-	end = ko_now_ns();
-	check(kolo_queue_wait(j->queue));
-	*asleep = (double)(between - begin) / 1e3;
-	*working = (double)(end - between) / 1e3;
-}
-
-static void print_calls(const struct job *j)
-{
-	double asleep[PERF_ROUNDS], working[PERF_ROUNDS];
-
-	for (int r = 0; r < PERF_ROUNDS; r++)
-		time_calls(j, &asleep[r], &working[r]);
-	if (kolo_comm_rank(j->comm) == 0)
-		printf("# a call that is left to a queue whose thread sleeps: %.2f us; whose thread works: %.2f us\n",
-		       perf_median(asleep, PERF_ROUNDS), perf_median(working, PERF_ROUNDS));
-}
-
 int main(void)
 {
 	double now[PERF_ROUNDS], total[PERF_ROUNDS], ratio[PERF_ROUNDS], slept[PERF_ROUNDS];
@@ -144,7 +112,6 @@ int main(void)
 		       kolo_comm_nranks(j.comm), PERF_ROUNDS, perf_median(now, PERF_ROUNDS),
 		       perf_median(total, PERF_ROUNDS), perf_median(ratio, PERF_ROUNDS),
 		       perf_median(slept, PERF_ROUNDS), wrong ? "DIFFER" : "equal");
-	print_calls(&j);
 	kolo_queue_destroy(j.queue);
 	kolo_comm_destroy(j.comm);
 	free(j.src);

@@ -1,14 +1,18 @@
-"""zerotrain beside the same GPT in PyTorch with DistributedDataParallel and gloo: tokens per second, memory, losses.
+"""zerotrain beside the same GPT in PyTorch over gloo: tokens per second, memory, bytes sent, losses.
 
 usage: train.py [--ranks N] [--rounds R] [--steps N] [--batch B] [--layers L] [--dim D] [--heads H] [--context C]
-                [--data FILE] [--python PYTHON] [--plot FILE.svg|FILE.png] [--out FILE]
+                [--ways WAY,...] [--data FILE] [--python PYTHON] [--plot FILE.svg|FILE.png] [--out FILE]
 
-Rounds of zerotrain at each stage and of torch, one after the other, so that a machine that changes its mood changes it for all; one
-thread a rank. Both begin with the same values and read the same samples, so that their losses are the same but for the order
-in which floats are added. Prints medians, and those of the rounds' ratios: above 1 zerotrain is faster. Needs a built tree with
-zerotrain, and a Python with torch (Debian: python3-torch).
+Rounds of zerotrain at each stage and of torch in each way (train_torch.py), one after the other, so that a machine that changes its
+mood changes it for all; one thread a rank. Both begin with the same values and read the same samples, so that their losses are the
+same but for the order in which floats are added. How much that alone moves them is shown by zerotrain with OpenBLAS's oldest
+kernels. Prints medians, and those of the rounds' ratios to the fastest way of torch: above 1 zerotrain is faster; with --rounds 8 or
+more, 95 % intervals of these medians. Bytes are what one rank sends for an update: zerotrain's as counted, torch's through the loopback
+interface. Needs a built tree with zerotrain, and a Python with torch (Debian: python3-torch, with --ways ddp). OPENBLAS_CORETYPE is not
+passed on: zerotrain finds the kernels.
 """
 import argparse
+import math
 import os
 import platform
 import re
@@ -31,6 +35,7 @@ def arguments():
         p.add_argument(f"--{name}", type=int, default=preset)
     p.add_argument("--data", default="/usr/share/common-licenses/GPL-3")
     p.add_argument("--python", default="/usr/bin/python3")
+    p.add_argument("--ways", default="ddp,fsdp2,ddp+compile,fsdp2+compile,deepspeed1,deepspeed2,deepspeed3")
     p.add_argument("--plot")
     p.add_argument("--out")
     return p.parse_args()
@@ -49,35 +54,43 @@ def finish(processes):
     return "".join(texts), most
 
 
-def start(command):
+def start(command, **more):
     out = tempfile.TemporaryFile("w+")
-    return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=dict(os.environ, **ONE_THREAD)), out
+    env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+    return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**env, **ONE_THREAD, **more}), out
 
 
-def run_zerotrain(a, stage):
-    text, memory = finish([start([f"{B}/ringrun", "-n", str(a.ranks), f"{B}/zerotrain", "--data", a.data, "--stage", str(stage), "--print",
-                                  "1", "--threads", "1", "--validate", "0", *sizes(a)])])
+def result(text, memory, sent):
     speeds = [float(x) for x in re.findall(r"tokens/s (\d+)", text)]
-    return {"speed": statistics.median(speeds[1:]), "memory": memory, "losses": losses(text)}
+    return {"speed": statistics.median(speeds[len(speeds) // 4 + 1:]), "memory": memory, "sent": sent,
+            "losses": [float(x) for x in re.findall(r"^step \d+ loss ([\d.]+)", text, re.M)]}
 
 
-def run_torch(a):
+def run_zerotrain(a, stage, **more):
+    text, memory = finish([start([f"{B}/ringrun", "-n", str(a.ranks), f"{B}/zerotrain", "--data", a.data, "--stage", str(stage), "--print",
+                                  "1", "--threads", "1", "--validate", "0", "--report", *sizes(a)], **more)])
+    sent = sum(float(x) for x in re.findall(r"^  (?:gradients|parameters) +([\d.]+) MB in", text, re.M))
+    return result(re.sub(r"(?m)^time of rank 0:.*", "", text), memory, sent * 1e6 / a.steps)
+
+
+def through_loopback():
+    with open("/sys/class/net/lo/statistics/tx_bytes") as f:
+        return int(f.read())
+
+
+def run_torch(a, way):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     numbers = [a.steps, a.batch, a.layers, a.dim, a.heads, a.context, 0.002, 1]
-    text, memory = finish([start([a.python, "-B", f"{HERE}/train_torch.py", str(r), str(a.ranks), str(port), a.data, *map(str, numbers)])
+    before = through_loopback()
+    text, memory = finish([start([a.python, "-B", f"{HERE}/train_torch.py", way, str(r), str(a.ranks), str(port), a.data, *map(str, numbers)])
                            for r in range(a.ranks)])
-    speeds = [float(x) for x in re.findall(r"tokens/s (\d+)", text)]
-    return {"speed": statistics.median(speeds[1:]), "memory": memory, "losses": losses(text)}
+    return result(text, memory, (through_loopback() - before) / a.ranks / a.steps)
 
 
 def sizes(a):
     return [x for name in ("steps", "batch", "layers", "dim", "heads", "context") for x in (f"--{name}", str(getattr(a, name)))]
-
-
-def losses(text):
-    return [float(x) for x in re.findall(r"^step \d+ loss ([\d.]+)", text, re.M)]
 
 
 def machine():
@@ -95,24 +108,42 @@ def plot(a, curves):
                    f"set xlabel 'update'\nset ylabel 'loss, nats a byte'\n$d << E\n{lines}\nE\nplot {draws}\n")
 
 
+def interval(ratios):
+    """Of the median, with at least 95 %: from one ordered value to another; empty with too few."""
+    n, low = len(ratios), 0
+    tail = 0.5**n
+    while tail + math.comb(n, low + 1) * 0.5**n <= 0.025:
+        low += 1
+        tail += math.comb(n, low) * 0.5**n
+    ordered = sorted(ratios)
+    return f" {ordered[low]:.2f} to {ordered[n - 1 - low]:.2f}" if tail <= 0.025 else ""
+
+
 def main():
     a = arguments()
-    runs = {f"stage {s}": [] for s in STAGES}
-    runs["torch"] = []
+    ways = a.ways.split(",")
+    runs = {name: [] for name in [f"stage {s}" for s in STAGES] + ways}
     for _ in range(a.rounds):
         for stage in STAGES:
             runs[f"stage {stage}"].append(run_zerotrain(a, stage))
-        runs["torch"].append(run_torch(a))
+        for way in ways:
+            runs[way].append(run_torch(a, way))
+    best = max(ways, key=lambda way: statistics.median(r["speed"] for r in runs[way]))
+    runs["old kernels"] = [run_zerotrain(a, 0, OPENBLAS_CORETYPE="Prescott")]
     out = open(a.out, "w") if a.out else sys.stdout
-    print(f"{machine()}\n\n{a.ranks} ranks, one thread each; {a.layers} layers of {a.dim}, {a.heads} heads, context {a.context}, batch {a.batch};"
-          f" {a.steps} updates, {a.rounds} rounds\n{'':10} tokens/s  over torch's      MiB a rank   largest difference of a loss", file=out)
+    versions = subprocess.run([a.python, "-c", "import torch; print('torch', torch.__version__)\ntry:\n import deepspeed\n print('DeepSpeed',"
+                               " deepspeed.__version__)\nexcept ImportError: pass"], capture_output=True, text=True).stdout.split("\n")
+    print(f"{machine()}; {', '.join(v for v in versions if v and '[' not in v)}\n\n{a.ranks} ranks, one thread each; {a.layers} layers of {a.dim},"
+          f" {a.heads} heads, context {a.context}, batch {a.batch}, f32; {a.steps} updates, {a.rounds} rounds\n"
+          f"{'':14} tokens/s  over {best}'s{'':8} MiB a rank  kB sent an update   losses apart: in 12 updates, in all", file=out)
     for name, rounds in runs.items():
-        ratio = statistics.median(r["speed"] / t["speed"] for r, t in zip(rounds, runs["torch"]))
-        apart = max(abs(x - y) for x, y in zip(rounds[0]["losses"], runs["torch"][0]["losses"]))
-        print(f"{name:10} {statistics.median(r['speed'] for r in rounds):8.0f}  {ratio:12.2f}  {max(r['memory'] for r in rounds) / 2**20:14.1f}"
-              f"   {apart:.2g}", file=out)
+        ratios = [r["speed"] / t["speed"] for r, t in zip(rounds, runs[best])]
+        apart = [abs(x - y) for x, y in zip(rounds[0]["losses"], runs[best][0]["losses"])]
+        print(f"{name:14} {statistics.median(r['speed'] for r in rounds):8.0f}  {statistics.median(ratios):8.2f}{interval(ratios):14}"
+              f"  {max(r['memory'] for r in rounds) / 2**20:12.1f}  {statistics.median(r['sent'] for r in rounds) / 1e3:12.1f}"
+              f"  {max(apart[:12]):12.2g}  {max(apart):10.2g}", file=out)
     if a.plot:
-        plot(a, {name: runs[name][0]["losses"] for name in ("torch", "stage 0")})
+        plot(a, {name: runs[name][0]["losses"] for name in (best, "stage 0")})
 
 
 main()

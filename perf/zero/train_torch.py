@@ -1,9 +1,11 @@
-"""The model of zerotrain in PyTorch: one rank of DistributedDataParallel over gloo, for train.py.
+"""The model of zerotrain in PyTorch: one rank over gloo, for train.py.
 
-usage: train_torch.py RANK NRANKS PORT DATA STEPS BATCH LAYERS DIM HEADS CONTEXT LR SEED
+usage: train_torch.py WAY RANK NRANKS PORT DATA STEPS BATCH LAYERS DIM HEADS CONTEXT LR SEED
 
-The same sizes, first values, samples, optimizer and schedule as zerotrain without a config, one thread; prints the same
-`step N loss X tokens/s Y`. Torch 1.13 is enough (Debian's python3-torch).
+WAY is ddp (DistributedDataParallel), fsdp2 (fully_shard of each block and of the whole), or deepspeed1, 2 or 3, which are
+ZeRO's stages; with "+compile" behind it the model goes through torch.compile. The same sizes, first values, samples,
+optimizer and schedule as zerotrain without a config, one thread; prints the same `step N loss X tokens/s Y`. Attention is
+torch's fused one where torch has it (from 2.0 on). For ddp Torch 1.13 is enough (Debian's python3-torch).
 """
 import math
 import os
@@ -86,9 +88,12 @@ class Block(nn.Module):
     def forward(self, x):
         b, t, d = x.shape
         q, k, v = (y.view(b, t, self.heads, d // self.heads).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(d, 2))
-        shares = (q @ k.transpose(2, 3)) * (1 / math.sqrt(d // self.heads))
-        shares = F.softmax(shares.masked_fill(self.hidden[:t, :t], float("-inf")), dim=3)
-        x = x + self.project((shares @ v).transpose(1, 2).reshape(b, t, d))
+        if hasattr(F, "scaled_dot_product_attention"):
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            shares = (q @ k.transpose(2, 3)) * (1 / math.sqrt(d // self.heads))
+            mixed = F.softmax(shares.masked_fill(self.hidden[:t, :t], float("-inf")), dim=3) @ v
+        x = x + self.project(mixed.transpose(1, 2).reshape(b, t, d))
         return x + self.narrow(F.gelu(self.widen(self.norm2(x)), approximate="tanh"))
 
 
@@ -135,32 +140,82 @@ def rate_at(step, steps, lr):
     return lr * (0.1 + 0.9 * (1 + math.cos(math.pi * part)) / 2)
 
 
+def make_optimizer(model, lr):
+    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
+              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0}]
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8)
+
+
+class Torch:
+    """DistributedDataParallel or fully_shard."""
+
+    def __init__(self, way, compiled, model, lr):
+        if way == "fsdp2":
+            from torch.distributed.device_mesh import init_device_mesh
+            from torch.distributed.fsdp import fully_shard
+            mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+            for block in model.blocks:
+                fully_shard(block, mesh=mesh)
+            fully_shard(model, mesh=mesh)
+        self.model, self.optimizer = model, make_optimizer(model, lr)
+        self.forward = nn.parallel.DistributedDataParallel(model) if way == "ddp" else model
+        if compiled:
+            self.forward = torch.compile(self.forward)
+
+    def update(self, batch):
+        loss = self.forward(*batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1)
+        self.optimizer.step()
+        return loss
+
+
+class DeepSpeed:
+    def __init__(self, stage, compiled, model, lr, batch):
+        import deepspeed
+        self.optimizer = make_optimizer(model, lr)
+        config = {"train_micro_batch_size_per_gpu": batch, "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True,
+                  "zero_optimization": {"stage": stage}, "steps_per_print": 1 << 30}
+        self.engine, self.wrapped, _, _ = deepspeed.initialize(model=model, optimizer=self.optimizer, config=config, dist_init_required=False)
+        if compiled:
+            self.engine.compile()
+        self.optimizer = self.wrapped
+
+    def update(self, batch):
+        loss = self.engine(*batch)
+        self.engine.backward(loss)
+        self.engine.step()
+        return loss
+
+
 def main():
-    rank, nranks, port = map(int, sys.argv[1:4])
-    path, (steps, batch, layers, dim, heads, context), lr, seed = sys.argv[4], map(int, sys.argv[5:11]), float(sys.argv[11]), int(sys.argv[12])
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+    way, plus, compiled = sys.argv[1].partition("+")
+    rank, nranks, port = map(int, sys.argv[2:5])
+    path, (steps, batch, layers, dim, heads, context), lr, seed = sys.argv[5], map(int, sys.argv[6:12]), float(sys.argv[12]), int(sys.argv[13])
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo", RANK=str(rank), LOCAL_RANK=str(rank),
+                      WORLD_SIZE=str(nranks), DS_ACCELERATOR="cpu")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=nranks)
     model = Gpt(layers, dim, heads, context, seed)
-    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
-              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0}]
-    optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8)
-    ddp, data = nn.parallel.DistributedDataParallel(model), Data(path, context, seed)
-    before = time.monotonic()
+    if way.startswith("deepspeed"):
+        trainer = DeepSpeed(int(way[-1]), bool(compiled), model, lr, batch)
+    else:
+        trainer = Torch(way, bool(compiled), model, lr)
+    data, before = Data(path, context, seed), time.monotonic()
     for step in range(steps):
-        for group in optimizer.param_groups:
+        for group in trainer.optimizer.param_groups:
             group["lr"] = rate_at(step, steps, lr)
-        loss = ddp(*data.batch((step * nranks + rank) * batch, batch))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1)
-        optimizer.step()
+        loss = trainer.update(data.batch((step * nranks + rank) * batch, batch))
         mean = loss.detach().clone()
         dist.all_reduce(mean)
         if rank == 0:
             now = time.monotonic()
             print(f"step {step + 1} loss {mean.item() / nranks:.9f} tokens/s {batch * nranks * context / (now - before):.0f}", flush=True)
             before = now
+    dist.barrier()
+    sys.stdout.flush()
+    os._exit(0)  # threads of fully_shard may end the interpreter with an abort
 
 
 main()

@@ -410,6 +410,49 @@ def the_curve_is_drawn():
             assert text in picture, text
 
 
+# Preloaded, it makes OpenBLAS take the processor for a Prescott until it is told otherwise. With T_SLOW_BLAS it is slow after that.
+OLD_BLAS = """
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+typedef char *name_fn(void);
+typedef void product_fn(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+char *openblas_get_corename(void)
+{
+	return getenv("OPENBLAS_CORETYPE") ? ((name_fn *)dlsym(RTLD_NEXT, "openblas_get_corename"))() : "Prescott";
+}
+void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float f, const float *a, int la, const float *b, int lb, float g, float *c, int lc)
+{
+	if (getenv("T_SLOW_BLAS") && getenv("OPENBLAS_CORETYPE"))
+		usleep(2000);
+	((product_fn *)dlsym(RTLD_NEXT, "cblas_sgemm"))(order, ta, tb, m, n, k, f, a, la, b, lb, g, c, lc);
+}
+"""
+
+
+@test
+def kernels_are_those_of_the_processor():
+    """An OpenBLAS that does not know the processor is told, unless its own choice is faster or the user has chosen."""
+    need_zerotrain()
+    with open("/proc/cpuinfo") as f:
+        flags = f.read().split()
+    best = "SkylakeX" if "avx512vl" in flags else "Haswell" if "avx2" in flags else None
+    if not best or "address" in B or "thread" in B:
+        raise Skip("needs AVX2, and no sanitizer, which must be loaded first")
+    env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", f"{folder}/old.so", "-x", "c", "-"], input=OLD_BLAS, text=True, check=True)
+        old = dict(env, LD_PRELOAD=f"{folder}/old.so")
+        call = [*arguments(text_file(folder), "--steps", 2)]
+        right, told = run(*call, env=dict(env, OPENBLAS_CORETYPE=best)), run(*call, env=old)
+        assert re.search(rf"^OpenBLAS takes the processor for Prescott, \d+ GFLOP/s; with its kernels for {best}: \d+$", told.stdout, re.M), told
+        assert told.stdout.count("OpenBLAS") == 1 and "OpenBLAS" not in right.stdout, (told, right)
+        assert losses(told.stdout) == losses(right.stdout), (told, right)
+        for other in (dict(old, OPENBLAS_CORETYPE="Prescott"), dict(old, T_SLOW_BLAS="1")):
+            done = run(*call, env=other)
+            assert done.returncode == 0 and "OpenBLAS" not in done.stdout and len(losses(done.stdout)) == 3, done
+
+
 @test
 def without_a_launcher_it_starts_itself():
     with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@
 
 #include "kolo/kolo_zero_log.h"
 #include "tools/zerotrain/data/data.h"
+#include "tools/zerotrain/math/kernels.h"
 #include "tools/zerotrain/model/model.h"
 #include "tools/zerotrain/setup/engine.h"
 #include "tools/zerotrain/timeline.h"
@@ -26,6 +27,7 @@ struct run {
 	const struct options *options;
 	struct kolo_comm *comm;
 	int rank, nranks;
+	char kernels[KERNELS_TEXT]; /* what choose_kernels said */
 	struct data data;
 	struct parallel parallel;
 	struct engine engine;

@@ -41,3 +41,8 @@ void use_one_thread(void)
 {
 	openblas_set_num_threads(1);
 }
+
+const char *product_kernels(void)
+{
+	return openblas_get_corename();
+}

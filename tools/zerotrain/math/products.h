@@ -23,4 +23,7 @@ void multiply(size_t m, size_t n, size_t k, real factor, struct matrix a, struct
  * of cores. */
 void use_one_thread(void);
 
+/* OpenBLAS's name of the processor whose kernels it uses. */
+const char *product_kernels(void);
+
 #endif

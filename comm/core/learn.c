@@ -12,9 +12,7 @@ enum {
 	/* Operations in a row that go the same way. The first ones find the caches as the other way
 	 * has left them. */
 	STORES_TURN = 3,
-	READ_TURN = 6, /* twice STORES_TURN: has a turn of either kind of stores */
-	/* One of so many turns tries the slower way, because the machine may have changed. */
-	AGAIN_EACH = 64
+	READ_TURN = 6 /* twice STORES_TURN: has a turn of either kind of stores */
 };
 
 static int class_of(size_t bytes, int bits)
@@ -24,26 +22,35 @@ static int class_of(size_t bytes, int bits)
 	return class < 0 ? 0 : class < KO_SAMPLES ? class : KO_SAMPLES - 1;
 }
 
-/* Returns the way, 0 or 1. First one turn of each; then the faster one, and now and then a turn of
- * the other. */
-static int choose(const struct ko_sample *t, unsigned turn)
+/* Does a turn try the slower way again? Turns 4 and 16 do, because the first ones may have met
+ * noise, and one of 64, because the machine may have changed. */
+static bool is_again(unsigned turn)
+{
+	return turn == 4 || turn == 16 || turn % 64 == 0;
+}
+
+int ko_sample_choose(const struct ko_sample *t, unsigned turn)
 {
 	int better = t->ns_per_byte[1] < t->ns_per_byte[0];
 
 	if (t->count < 2 * turn)
 		return t->count >= turn;
-	return t->count / turn % AGAIN_EACH == 0 ? !better : better;
+	if (!is_again(t->count / turn))
+		return better;
+	/* Its first operation has shown enough if it is still twice as slow. */
+	return t->count % turn && t->ns_per_byte[!better] > 2 * t->ns_per_byte[better] ? better
+										       : !better;
 }
 
-static void learn(struct ko_sample *t, int chosen, float ns_per_byte)
+void ko_sample_note(struct ko_sample *t, int way, float ns_per_byte)
 {
-	float *known = &t->ns_per_byte[chosen];
+	float *known = &t->ns_per_byte[way], worse = ns_per_byte - *known;
 
 	t->count++;
-	/* A better time counts at once. A worse one may be chance, and moves the estimate a
-	 * little. */
-	*known = *known == 0 || ns_per_byte < *known ? ns_per_byte
-						     : *known + (ns_per_byte - *known) / 8;
+	if (*known == 0 || worse < 0)
+		*known = ns_per_byte;
+	else
+		*known += (worse < *known / 4 ? worse : *known / 4) / 8;
 }
 
 void ko_learn_find(struct ko_run *run)
@@ -62,7 +69,7 @@ void ko_learn_find(struct ko_run *run)
 
 bool ko_learn_to_read(const struct ko_run *run, bool in_place)
 {
-	return choose(&run->readings[in_place], READ_TURN);
+	return ko_sample_choose(&run->readings[in_place], READ_TURN);
 }
 
 void ko_learn_stores(struct ko_run *run)
@@ -71,7 +78,7 @@ void ko_learn_stores(struct ko_run *run)
 	if (run->written < KO_LEARN_STORES || run->way == KO_BY_CMA)
 		return;
 	run->writing = &run->writings[run->way == KO_BY_WINDOW];
-	run->stores = choose(run->writing, STORES_TURN) ? KO_STREAMING : KO_ORDINARY;
+	run->stores = ko_sample_choose(run->writing, STORES_TURN) ? KO_STREAMING : KO_ORDINARY;
 	if (!run->began_ns)
 		run->began_ns = ko_now_ns();
 }
@@ -84,7 +91,7 @@ void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t rec
 	ko_learn_find(run);
 	if (large) {
 		run->reading = &run->readings[false];
-		run->offers = choose(run->reading, READ_TURN);
+		run->offers = ko_sample_choose(run->reading, READ_TURN);
 		run->way = run->offers ? KO_BY_CMA : KO_NO_WAY;
 		run->began_ns = ko_now_ns();
 	}
@@ -97,7 +104,7 @@ void ko_learn(struct ko_run *run)
 		(float)(ko_now_ns() - run->began_ns) / (float)(run->plan.count * run->size);
 
 	if (run->reading)
-		learn(run->reading, run->way == KO_BY_CMA, ns_per_byte);
+		ko_sample_note(run->reading, run->way == KO_BY_CMA, ns_per_byte);
 	if (run->writing)
-		learn(run->writing, run->stores == KO_STREAMING, ns_per_byte);
+		ko_sample_note(run->writing, run->stores == KO_STREAMING, ns_per_byte);
 }

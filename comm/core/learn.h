@@ -27,6 +27,14 @@ struct ko_sample {
 	float ns_per_byte[2]; /* 0: not known */
 };
 
+/* Returns the way of the next operation, 0 or 1. `turn` operations in a row go the same way. First
+ * each way has a turn; then the faster one, and now and then a turn of the other. */
+int ko_sample_choose(const struct ko_sample *t, unsigned turn);
+
+/* An operation took so long. A better time than was known counts at once. A worse one may be
+ * chance: what is known moves a little, and no further for a time that is far off. */
+void ko_sample_note(struct ko_sample *t, int way, float ns_per_byte);
+
 enum { KO_SAMPLES = 20 };
 
 /* All that a communicator has learnt. */

@@ -176,10 +176,11 @@ static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer 
 }
 
 /* Puts messages into the lane, one after the other, while there is room. They need not wait for
- * rendezvous messages before them. A message in slots gets one slot for each call. */
+ * rendezvous messages before them. A message fills all slots that are free, but not those that
+ * become free meanwhile: other lanes have waited. */
 static int post(struct ko_run *run, struct ko_lane_end *end)
 {
-	int moved = STUCK;
+	int moved = STUCK, slots = 0;
 
 	while (end->unposted) {
 		struct ko_transfer *t = end->unposted;
@@ -193,9 +194,10 @@ static int post(struct ko_run *run, struct ko_lane_end *end)
 		moved = MOVED;
 		if (rc == DONE)
 			t->stage = KO_STAGE_DONE;
-		if (t->stage == KO_STAGE_SLOTS)
+		if (t->stage != KO_STAGE_SLOTS)
+			end->unposted = t->next;
+		else if (++slots == KO_LANE_SLOTS)
 			break;
-		end->unposted = t->next;
 	}
 	return moved;
 }
@@ -333,13 +335,25 @@ static int step_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	}
 }
 
-/* Receives one message after the other, while each comes in one step. */
+/* Takes a step, or of a message in slots all that have come; no more than a lane has, because other
+ * lanes wait. */
+static int recv_some(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	int rc = step_recv(run, end, t), moved = rc;
+
+	for (int slots = 1; rc == MOVED && t->stage == KO_STAGE_SLOTS && slots < KO_LANE_SLOTS;
+	     slots++)
+		moved = (rc = step_recv(run, end, t)) == STUCK ? MOVED : rc;
+	return moved;
+}
+
+/* Receives one message after the other, while each comes at once. */
 static int advance_recv(struct ko_run *run, struct ko_lane_end *end)
 {
 	int rc = DONE, moved = STUCK;
 
 	while (end->first && rc == DONE) {
-		rc = step_recv(run, end, end->first);
+		rc = recv_some(run, end, end->first);
 		if (rc < 0)
 			return rc;
 		if (rc == DONE) {

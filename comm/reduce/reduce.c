@@ -188,6 +188,11 @@ ko_fill_fn *ko_copy(enum kolo_type type)
 	return best_kernels()->copy[type];
 }
 
+void ko_copy_by_loop(void *out, const void *src, size_t len)
+{
+	best_kernels()->copy_by_loop(out, src, len);
+}
+
 /* ---- Streaming ------------------------------------------------------------------------------- */
 
 static size_t min_size(size_t a, size_t b)

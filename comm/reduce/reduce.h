@@ -7,6 +7,7 @@
 #include "kolo/kolo.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 enum {
 	KO_NTYPES = KOLO_F64_I32 + 1, /* those that have a row in the tables */
@@ -80,6 +81,7 @@ struct ko_kernels {
 	 * the sizes differ, out must not be src */
 	ko_fill_fn *to_float[KO_NTYPES], *of_float[KO_NTYPES];
 	ko_stream_fn *stream;
+	ko_stream_fn *copy_by_loop;
 };
 
 /* The tables that this build has and this processor can run: the plain one first, the fastest last,
@@ -163,14 +165,17 @@ void ko_stream_copy(void *out, const void *src, size_t len);
  * rank that reads them (why: D22 in comm/DECISIONS.md). */
 enum { KO_EXPECT_ONE_WAY = 2 << 10 };
 
+/* Bytes that ko_expect_to_write fetches at most: further lines come as fast by themselves. */
+enum { KO_EXPECT_MOST = 4 << 10 };
+
 /* Call this as long as possible before this core writes `len` bytes that another core has used. It
  * fetches the first cache lines for writing, all at once. Without it the stores would wait for them
  * one after the other. */
 static inline void ko_expect_to_write(const void *out, size_t len)
 {
-	enum { LINE = 64, MOST = 4 << 10 }; /* bytes: further lines come as fast by themselves */
+	enum { LINE = 64 };
 
-	for (size_t at = 0; at < len && at < MOST; at += LINE) {
+	for (size_t at = 0; at < len && at < KO_EXPECT_MOST; at += LINE) {
 #ifdef __x86_64__ /* fetches it for writing; __builtin_prefetch would fetch a copy to read on most \
 		     x86 */
 		__asm__ volatile("prefetchw %0" : : "m"(((const char *)out)[at]));
@@ -178,6 +183,21 @@ static inline void ko_expect_to_write(const void *out, size_t len)
 		__builtin_prefetch((const char *)out + at, 1);
 #endif
 	}
+}
+
+/* Copies `len` bytes by a loop over vectors. The buffers must not overlap. */
+void ko_copy_by_loop(void *out, const void *src, size_t len);
+
+/* Copies `len` bytes to where ko_expect_to_write has fetched all lines that it fetches. There
+ * memcpy begins late if it copies by "rep movsb" (why: D168 in comm/DECISIONS.md). */
+static inline void ko_copy_expected(void *out, const void *src, size_t len)
+{
+	enum { SHORT = 2 << 10 }; /* memcpy itself uses vectors */
+
+	if (len > SHORT && len <= KO_EXPECT_MOST)
+		ko_copy_by_loop(out, src, len);
+	else
+		memcpy(out, src, len);
 }
 
 /* Orders all streaming stores of this thread before its later stores; a release store alone does

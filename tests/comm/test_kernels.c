@@ -316,22 +316,28 @@ static void equal_values_leave_the_lower_index(void **state)
 }
 
 /* Every alignment and length around those of a vector; nothing beside. */
-static void streaming_copies_all_and_no_more(void **state)
+static void check_copies(ko_stream_fn *copy)
 {
 	static unsigned char src[600], out[600];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(src); i++)
 		src[i] = (unsigned char)(i * 7 + 1);
-	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
-		for (size_t at = 0; at < 70; at++) {
-			for (size_t len = 0; len < 300; len += len < 140 ? 1 : 13) {
-				memset(out, GUARD, sizeof(out));
-				(*k)->stream(out + at, src + 3, len);
-				CHECK(memcmp(out + at, src + 3, len) == 0);
-				CHECK((at == 0 || out[at - 1] == GUARD) && out[at + len] == GUARD);
-			}
+	for (size_t at = 0; at < 70; at++) {
+		for (size_t len = 0; len < 300; len += len < 140 ? 1 : 13) {
+			memset(out, GUARD, sizeof(out));
+			copy(out + at, src + 3, len);
+			CHECK(memcmp(out + at, src + 3, len) == 0);
+			CHECK((at == 0 || out[at - 1] == GUARD) && out[at + len] == GUARD);
 		}
+	}
+}
+
+static void copies_take_all_and_no_more(void **state)
+{
+	(void)state;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		check_copies((*k)->stream);
+		check_copies((*k)->copy_by_loop);
 	}
 }
 
@@ -359,7 +365,7 @@ static void streamed_results_equal_ordinary_ones(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(streaming_copies_all_and_no_more),
+	cmocka_unit_test(copies_take_all_and_no_more),
 	cmocka_unit_test(streamed_results_equal_ordinary_ones),
 	cmocka_unit_test(every_loop_equals_its_definition),
 	cmocka_unit_test(narrow_types_combine_right_in_every_pair),

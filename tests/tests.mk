@@ -15,8 +15,8 @@ TESTS         := $(filter-out $(ONE_THREAD),$(TESTS))
 endif
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/*/test_*.py tests/*/*/test_*.py) $(filter-out %/deb.sh,$(wildcard tests/install/*.sh)) # deb.sh: make check-deb
-# What no flavour changes runs plain only; what tests the tools from outside, with sanitizers among which is the address one too.
-TEXT_SCRIPTS  := tests/tools/test_plot.py tests/tools/test_python.py tests/tools/test_torch.py tests/hosts/test_cluster.py tests/install/man.sh tests/install/lint_rooms.sh
+# What no flavour changes, and programs of others, run plain only; what tests the tools from outside, with sanitizers among which is the address one too.
+TEXT_SCRIPTS  := tests/mpi/test_codes.py tests/tools/test_plot.py tests/tools/test_python.py tests/tools/test_torch.py tests/hosts/test_cluster.py tests/install/man.sh tests/install/lint_rooms.sh
 TOOL_SCRIPTS  := $(addprefix %/test_,tools.py ringrun_options.py zeroconfig.py zeroplan.py ringinfo.py launchers.py log.py zero_checkpoint.py \
 	zerotrain.py zerotrain_grid.py zerotrain_context.py zerotrain_data.py zerotrain_foreign.py zerotrain_texts.py zero_optimizers.py)
 # ringrun on several hosts mostly waits: with sanitizers in `make check-long` only.

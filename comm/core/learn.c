@@ -22,24 +22,28 @@ static int class_of(size_t bytes, int bits)
 	return class < 0 ? 0 : class < KO_SAMPLES ? class : KO_SAMPLES - 1;
 }
 
-/* Does a turn try the slower way again? Turns 4 and 16 do, because the first ones may have met
- * noise, and one of 64, because the machine may have changed. */
-static bool is_again(unsigned turn)
+/* Does an operation belong to a turn that tries the slower way again? One begins after 24
+ * operations, because the first turns may have met noise. Others come now and then, because the
+ * machine may have changed; more seldom if they are dear. */
+static bool is_again(const struct ko_sample *t, unsigned turn, float times_slower)
 {
-	return turn == 4 || turn == 16 || turn % 64 == 0;
+	enum { SOON = 24, EACH = 96, SELDOM = 384 }; /* whole turns */
+	unsigned each = times_slower < 3 ? EACH : SELDOM;
+
+	return (t->count >= SOON && t->count < SOON + turn) || t->count % each < turn;
 }
 
 int ko_sample_choose(const struct ko_sample *t, unsigned turn)
 {
 	int better = t->ns_per_byte[1] < t->ns_per_byte[0];
+	float times_slower = t->ns_per_byte[!better] / t->ns_per_byte[better];
 
 	if (t->count < 2 * turn)
 		return t->count >= turn;
-	if (!is_again(t->count / turn))
+	if (!is_again(t, turn, times_slower))
 		return better;
-	/* Its first operation has shown enough if it is still twice as slow. */
-	return t->count % turn && t->ns_per_byte[!better] > 2 * t->ns_per_byte[better] ? better
-										       : !better;
+	/* Its first operation has shown enough if it is still a quarter slower. */
+	return t->count % turn && times_slower > 1.25F ? better : !better;
 }
 
 void ko_sample_note(struct ko_sample *t, int way, float ns_per_byte)

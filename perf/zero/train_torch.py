@@ -174,13 +174,12 @@ class Torch:
 class DeepSpeed:
     def __init__(self, stage, compiled, model, lr, batch):
         import deepspeed
-        self.optimizer = make_optimizer(model, lr)
         config = {"train_micro_batch_size_per_gpu": batch, "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True,
                   "zero_optimization": {"stage": stage}, "steps_per_print": 1 << 30}
-        self.engine, self.wrapped, _, _ = deepspeed.initialize(model=model, optimizer=self.optimizer, config=config, dist_init_required=False)
+        self.engine, self.optimizer, _, _ = deepspeed.initialize(model=model, optimizer=make_optimizer(model, lr), config=config,
+                                                                 dist_init_required=False)
         if compiled:
             self.engine.compile()
-        self.optimizer = self.wrapped
 
     def update(self, batch):
         loss = self.engine(*batch)
@@ -190,7 +189,9 @@ class DeepSpeed:
 
 
 def main():
-    way, plus, compiled = sys.argv[1].partition("+")
+    way, _, compiled = sys.argv[1].partition("+")
+    if way not in ("ddp", "fsdp2", "deepspeed1", "deepspeed2", "deepspeed3") or compiled not in ("", "compile"):
+        sys.exit(f"train_torch.py: {sys.argv[1]} is no way of training: see its beginning")
     rank, nranks, port = map(int, sys.argv[2:5])
     path, (steps, batch, layers, dim, heads, context), lr, seed = sys.argv[5], map(int, sys.argv[6:12]), float(sys.argv[12]), int(sys.argv[13])
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo", RANK=str(rank), LOCAL_RANK=str(rank),

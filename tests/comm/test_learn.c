@@ -49,7 +49,7 @@ static const struct world worlds[] = {
 
 enum { NWORLDS = sizeof(worlds) / sizeof(*worlds), RUNS = 1000 };
 
-/* In 98 of 100 runs; before this was so, noise spoilt the choice in 40 of 100. */
+/* In 98 of 100 runs. */
 static void noise_is_not_taken_for_a_truth(void **state)
 {
 	enum { N = 400, LAST = 340 };

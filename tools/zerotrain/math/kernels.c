@@ -1,6 +1,7 @@
 /* Compares what OpenBLAS takes the processor for with what it has (choose_kernels). */
 #include "tools/zerotrain/math/kernels.h"
 
+#include "tools/zerotrain/math/loops.h"
 #include "tools/zerotrain/math/products.h"
 
 #include <stdio.h>
@@ -12,21 +13,18 @@
 #define CORE   "OPENBLAS_CORETYPE"
 #define BEFORE "ZEROTRAIN_KERNELS_BEFORE" /* from the start before: "Haswell 124.3" */
 
-/* The instructions of a processor, and of the kernels for it. */
-enum level { PLAIN, AVX, AVX2, AVX512 };
-
 /* What OpenBLAS calls the processors whose kernels do without AVX-512. Others may be newer than
  * this list. */
 static const struct {
 	const char *name;
 	enum level level;
 } cores[] = {
-	{ "Prescott", PLAIN },   { "Core2", PLAIN },    { "Penryn", PLAIN },
-	{ "Dunnington", PLAIN }, { "Nehalem", PLAIN },  { "Atom", PLAIN },
-	{ "Athlon", PLAIN },     { "Opteron", PLAIN },  { "Opteron_SSE3", PLAIN },
-	{ "Barcelona", PLAIN },  { "Bobcat", PLAIN },   { "Nano", PLAIN },
-	{ "Sandybridge", AVX },  { "Bulldozer", AVX },  { "Piledriver", AVX },
-	{ "Steamroller", AVX },  { "Excavator", AVX2 }, { "Haswell", AVX2 },
+	{ "Prescott", PLAIN },    { "Core2", PLAIN },     { "Penryn", PLAIN },
+	{ "Dunnington", PLAIN },  { "Nehalem", PLAIN },   { "Atom", PLAIN },
+	{ "Athlon", PLAIN },      { "Opteron", PLAIN },   { "Opteron_SSE3", PLAIN },
+	{ "Barcelona", PLAIN },   { "Bobcat", PLAIN },    { "Nano", PLAIN },
+	{ "Sandybridge", PLAIN }, { "Bulldozer", PLAIN }, { "Piledriver", PLAIN },
+	{ "Steamroller", PLAIN }, { "Excavator", AVX2 },  { "Haswell", AVX2 },
 	{ "Zen", AVX2 },
 };
 
@@ -36,24 +34,6 @@ static enum level level_of(const char *core)
 		if (strcmp(cores[k].name, core) == 0)
 			return cores[k].level;
 	return AVX512;
-}
-
-/* The kernels that serve the processor best. NULL: OpenBLAS's own choice can't be far behind. */
-static const char *best_core(enum level *level)
-{
-#ifdef __x86_64__
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-		*level = AVX512;
-		return "SkylakeX";
-	}
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-		*level = AVX2;
-		return "Haswell";
-	}
-#endif
-	*level = PLAIN;
-	return NULL;
 }
 
 /* In 1e9 operations a second, of the fastest of some products; 0: no memory. */
@@ -79,7 +59,7 @@ static double product_speed(void)
 	return least > 0 ? 2.0 * N * N * N / least : 0;
 }
 
-/* Returns only if it fails. */
+/* Returns only if it fails. `before` is empty if the choice is final. */
 static void start_anew(char **argv, const char *core, const char *before)
 {
 	if (setenv(CORE, core, 1) == 0 && setenv(BEFORE, before, 1) == 0)
@@ -107,9 +87,10 @@ static void judge(char **argv, const char *before, char said[KERNELS_TEXT])
 
 void choose_kernels(char **argv, char said[KERNELS_TEXT])
 {
-	const char *set = getenv(CORE), *handed = getenv(BEFORE), *best;
+	static const char *const best[] = { [AVX2] = "Haswell", [AVX512] = "SkylakeX" };
+	const char *set = getenv(CORE), *handed = getenv(BEFORE);
+	enum level level = processor_level();
 	char before[64];
-	enum level level;
 
 	said[0] = 0;
 	use_one_thread();
@@ -119,9 +100,8 @@ void choose_kernels(char **argv, char said[KERNELS_TEXT])
 		judge(argv, before, said);
 		return;
 	}
-	best = best_core(&level);
-	if ((set && *set) || !best || level_of(product_kernels()) >= level)
+	if ((set && *set) || level_of(product_kernels()) >= level)
 		return;
 	snprintf(before, sizeof(before), "%s %.1f", product_kernels(), product_speed());
-	start_anew(argv, best, before);
+	start_anew(argv, best[level], before);
 }

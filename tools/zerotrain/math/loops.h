@@ -76,6 +76,10 @@ struct loops {
 				size_t n, real factor);
 };
 
+/* The instructions of a processor, and of what is compiled for it. */
+enum level { PLAIN, AVX2, AVX512 };
+enum level processor_level(void);
+
 /* Those that this processor runs fastest. Never fails. */
 const struct loops *best_loops(void);
 

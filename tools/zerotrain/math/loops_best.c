@@ -1,4 +1,4 @@
-/* Chooses the best compiled loops that this processor can run. */
+/* What this processor can run (processor_level), and the best compiled loops for it. */
 #include "tools/zerotrain/math/loops.h"
 
 extern const struct loops loops_plain;
@@ -6,14 +6,26 @@ extern const struct loops loops_plain;
 extern const struct loops loops_avx2, loops_avx512;
 #endif
 
-const struct loops *best_loops(void)
+enum level processor_level(void)
 {
 #ifdef KO_HAVE_X86_KERNELS
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-		return &loops_avx512;
-	if (__builtin_cpu_supports("avx2"))
-		return &loops_avx2;
+		return AVX512;
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+		return AVX2;
+#endif
+	return PLAIN;
+}
+
+const struct loops *best_loops(void)
+{
+#ifdef KO_HAVE_X86_KERNELS
+	switch (processor_level()) {
+	case AVX512: return &loops_avx512;
+	case AVX2: return &loops_avx2;
+	default: break;
+	}
 #endif
 	return &loops_plain;
 }

@@ -160,7 +160,8 @@ static int algorithm_rows(const struct kolo_comm *c, int coll,
 
 		if (ko_algorithm_table[k]->agree)
 			continue;
-		end = k == rest ? tried_begin(t, coll) : t->any[k][coll].end;
+		end = ko_min_size(k == rest ? UINT64_MAX : t->any[k][coll].end,
+				  tried_begin(t, coll));
 		if (coll == KO_BARRIER && end)
 			end = UINT64_MAX;
 		if (end > begin) {

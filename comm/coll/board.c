@@ -1,5 +1,5 @@
-/* The algorithm "board" (ko_board_ops): what each rank writes into its cell, and reads in
- * others. */
+/* The algorithms "board" and "slices" (ko_board_ops, ko_slices_ops): what each rank writes into its
+ * cell, and reads in others. */
 #include "comm/coll/board.h"
 
 #include "comm/coll/addition.h"
@@ -7,21 +7,16 @@
 #include "comm/memory/board.h"
 #include "comm/memory/turns.h"
 
-#include <string.h>
+#include <math.h>
 
 /* ---- Cells ----------------------------------------------------------------------------------- */
-
-static struct ko_cell *cell_of(const struct ko_run *run, int rank)
-{
-	const struct ko_board *board = run->comm->board;
-
-	return ko_board_cell(board, board->turn, rank);
-}
 
 /* n elements in `rank`'s cell. */
 static char *payload(const struct ko_run *run, int rank, size_t n)
 {
-	return ko_cell_payload(cell_of(run, rank), n * run->size);
+	const struct ko_board *board = run->comm->board;
+
+	return ko_board_payload(board, board->turn, rank, n * run->size);
 }
 
 /* `src` may be NULL if n is 0. */
@@ -31,14 +26,20 @@ static int write_cell(struct ko_run *run, const void *src, size_t n)
 	return ko_turn_give(run, src, n * run->size, NULL, 0);
 }
 
-/* What all ranks gave: n elements each. */
+/* What all ranks gave in a turn: `len` bytes each. */
+static struct ko_vectors vectors_in(const struct ko_run *run, uint64_t turn, size_t len)
+{
+	const struct ko_board *board = run->comm->board;
+
+	return (struct ko_vectors){ ko_board_payload(board, turn, 0, len), board->rank_len,
+				    ko_run_scalar(run, &ko_board_cell(board, turn, 0)->scalar),
+				    run->red.how == KO_MADE ? 0 : board->rank_len };
+}
+
+/* The same in this turn: n elements each. */
 static struct ko_vectors vectors(const struct ko_run *run, size_t n)
 {
-	size_t stride = KO_BOARD_CELLS * run->comm->board->cell_len;
-
-	return (struct ko_vectors){ payload(run, 0, n), stride,
-				    ko_run_scalar(run, &cell_of(run, 0)->scalar),
-				    run->red.how == KO_MADE ? 0 : stride };
+	return vectors_in(run, run->comm->board->turn, n * run->size);
 }
 
 /* Counts n elements read in each of the others' cells. */
@@ -259,11 +260,25 @@ static int barrier(struct ko_run *run)
 	return rc < 0 ? rc : ko_turn_wait_all(run);
 }
 
+/* Elements that a rank gives at most. */
+static size_t most_given(const struct ko_run *run)
+{
+	switch ((enum ko_coll)run->desc.coll) {
+	case KO_ALL_GATHER:
+	case KO_GATHER: return run->plan.block;
+	case KO_ALL_TO_ALL:
+	case KO_SCATTER: return given(run);
+	default: return run->plan.count;
+	}
+}
+
 static int give_and_take(struct ko_run *run, const void *src, void *dst)
 {
 	enum ko_coll coll = (enum ko_coll)run->desc.coll;
 	int rc;
 
+	if (run->plan.count * run->size > run->comm->board->cell_room)
+		ko_board_take_cells(run->comm->board, most_given(run) * run->size);
 	switch (coll) {
 	case KO_ALL_REDUCE: rc = all_reduce(run, src, dst); break;
 	case KO_REDUCE_SCATTER: rc = reduce_scatter(run, src, dst); break;
@@ -304,14 +319,20 @@ static struct ko_model model(const struct ko_run *run)
 
 /* ---- When ------------------------------------------------------------------------------------ */
 
-/* Each rank writes all of the vector into its cell, or its own block for an all-gather. */
+/* Each rank writes all of the vector into its cells, or its own block for an all-gather. Where each
+ * rank has a processor, long vectors go round the ring, in which all write and read at a time
+ * (why: D171 in comm/DECISIONS.md). */
 static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
 {
+	enum { LONG = 128 << 10 };
+	uint64_t fits = costs->board_room;
+
 	(void)windows;
 	if (coll == KO_BARRIER)
 		return 1;
-	return (coll == KO_ALL_GATHER ? costs->board_room * (uint64_t)nranks : costs->board_room) +
-	       1;
+	if (coll == KO_ALL_GATHER)
+		fits *= (uint64_t)nranks;
+	return (costs->share > 1 ? fits : ko_min_size(fits, LONG)) + 1;
 }
 
 /* One turn. Crossings are the bytes, as a share of the vector, that a rank writes and then reads;
@@ -325,7 +346,7 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 	switch (coll) {
 	case KO_ALL_REDUCE: /* each rank adds up all of it, and not its block alone */
 		crossings = 1 + (n - 1);
-		additions = (n - 1) - (n - 1) / n;
+		additions = costs->share * ((n - 1) - (n - 1) / n);
 		break;
 	case KO_REDUCE_SCATTER: crossings = 1 + (n - 1) / n; break;
 	case KO_ALL_GATHER: crossings = 1 / n + (n - 1) / n; break;
@@ -336,13 +357,339 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 							     additions / KO_ADDED_PER_NS };
 }
 
-/* The largest of uneven blocks may not fit into a cell. */
+/* The largest of uneven blocks may not fit. */
 static bool takes(const struct ko_run *run)
 {
-	bool part = run->desc.coll == KO_ALL_GATHER;
-
 	return !(run->desc.how & KO_UNEVEN) ||
-	       (part ? run->plan.block : run->plan.count) * run->size <= run->comm->board->room;
+	       most_given(run) * run->size <= ko_board_room(run->comm->nranks);
+}
+
+/* ---- In slices ------------------------------------------------------------------------------- */
+
+/* An operation in several turns. Each rank has a part of the vector: what it adds up, or gives to
+ * an all-gather. A slice has some elements of each part. */
+struct slices {
+	struct ko_run *run;
+	struct ko_plan parts; /* a block for each rank; of a broadcast one alone */
+	size_t step;          /* elements of a part in a slice */
+	size_t count;         /* of slices */
+	size_t len;           /* bytes of a payload: `step` elements, so often as `spans` says */
+};
+
+/* How many times `step` elements a rank gives in a turn. */
+static size_t spans(enum ko_coll coll, int nranks)
+{
+	switch (coll) {
+	case KO_ALL_REDUCE:
+	case KO_REDUCE: return (size_t)nranks + 1; /* the last are sums */
+	case KO_REDUCE_SCATTER: return (size_t)nranks;
+	default: return 1;
+	}
+}
+
+/* Elements of a part that fit into a turn: whole cache lines, if they have so many bytes. */
+static size_t fitting(const struct ko_run *run)
+{
+	enum { LINE = 64 };
+	int nranks = run->comm->nranks;
+	size_t bytes = ko_board_room(nranks) / spans((enum ko_coll)run->desc.coll, nranks);
+	size_t n = bytes / run->size;
+
+	return LINE % run->size || bytes < LINE ? n : n - n % (LINE / run->size);
+}
+
+static struct slices cut(struct ko_run *run)
+{
+	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+	int nranks = run->comm->nranks;
+	struct slices p = { .run = run, .parts = run->plan, .step = fitting(run) };
+
+	if (coll == KO_REDUCE)
+		p.parts = ko_plan_in_blocks(&run->plan, coll, nranks);
+	p.count = p.parts.block ? ko_ceil_div(p.parts.block, p.step) : 1;
+	p.step = ko_min_size(p.step, p.parts.block);
+	p.len = spans(coll, nranks) * p.step * run->size;
+	return p;
+}
+
+/* The elements of a part that are in slice k. */
+static struct ko_piece piece(const struct slices *p, int part, size_t k)
+{
+	struct ko_piece all = ko_plan_block(&p->parts, part);
+	size_t before = ko_min_size(all.n, k * p->step);
+
+	return (struct ko_piece){ all.first + before, ko_min_size(p->step, all.n - before) };
+}
+
+/* The elements that `rank` gave in this turn for a part. */
+static char *given_for(const struct slices *p, int rank, int part)
+{
+	const struct ko_board *board = p->run->comm->board;
+
+	return ko_board_payload(board, board->turn, rank, p->len) +
+	       (size_t)part * p->step * p->run->size;
+}
+
+/* Begins a turn in which all ranks give. */
+static int open_turn(const struct slices *p)
+{
+	char *payload;
+
+	ko_board_take_cells(p->run->comm->board, p->len);
+	return ko_turn_open(p->run, p->len, &payload);
+}
+
+static void write_slice(const struct slices *p, size_t k, const void *src)
+{
+	struct ko_run *run = p->run;
+
+	for (int part = 0; part < run->comm->nranks; part++) {
+		struct ko_piece q = piece(p, part, k);
+
+		keep(run, given_for(p, run->comm->rank, part), ko_at(run, src, q.first), q.n);
+		run->comm->board->sent += q.n * run->size;
+	}
+}
+
+/* dst = the sums of this rank's part of slice k, which was given in `turn`. */
+static void add_up_slice(const struct slices *p, size_t k, uint64_t turn, void *dst)
+{
+	struct ko_run *run = p->run;
+	int rank = run->comm->rank;
+	struct ko_vectors all = vectors_in(run, turn, p->len);
+	struct ko_piece q = { (size_t)rank * p->step, piece(p, rank, k).n };
+
+	count_read(run, q.n);
+	if (run->comm->sums == KO_SUMS_TREE)
+		ko_tree_add_up(run, &all, q, dst);
+	else
+		ko_add_up(run, &all, run->desc.coll == KO_REDUCE ? run->desc.root : rank, q, dst);
+}
+
+/* dst = the sums of slice k, which all ranks gave in this turn. */
+static void read_sums(const struct slices *p, size_t k, void *dst)
+{
+	struct ko_run *run = p->run;
+	int nranks = run->comm->nranks;
+
+	for (int r = 0; r < nranks; r++) {
+		struct ko_piece q = piece(p, r, k);
+
+		keep(run, ko_at_mut(run, dst, q.first), given_for(p, r, nranks), q.n);
+		if (r != run->comm->rank)
+			run->comm->board->received += q.n * run->size;
+	}
+}
+
+/* An all-reduce, or a reduce. In turn k each rank gives slice k, and its part of the sums of the
+ * slice before. */
+static int reduce_slices(const struct slices *p, const void *src, void *dst)
+{
+	struct ko_run *run = p->run;
+	struct ko_board *board = run->comm->board;
+	int rank = run->comm->rank, nranks = run->comm->nranks, rc = 0;
+	bool wants = run->desc.coll == KO_ALL_REDUCE || rank == run->desc.root;
+	uint64_t before = 0;
+
+	for (size_t k = 0; rc == 0 && k <= p->count; k++) {
+		rc = open_turn(p);
+		if (rc < 0)
+			break;
+		if (k > 0) {
+			add_up_slice(p, k - 1, before, given_for(p, rank, nranks));
+			board->sent += piece(p, rank, k - 1).n * run->size;
+		}
+		if (k < p->count)
+			write_slice(p, k, src);
+		ko_turn_publish(run);
+		if (k < p->count || wants)
+			rc = ko_turn_wait_all(run);
+		if (rc == 0 && k > 0 && wants)
+			read_sums(p, k - 1, dst);
+		before = board->turn;
+		ko_turn_end(run);
+	}
+	return rc;
+}
+
+static int reduce_scatter_slices(const struct slices *p, const void *src, void *dst)
+{
+	struct ko_run *run = p->run;
+	int rc = 0;
+
+	for (size_t k = 0; rc == 0 && k < p->count; k++) {
+		rc = open_turn(p);
+		if (rc < 0)
+			break;
+		write_slice(p, k, src);
+		ko_turn_publish(run);
+		rc = ko_turn_wait_all(run);
+		if (rc == 0)
+			add_up_slice(p, k, run->comm->board->turn,
+				     ko_at_mut(run, dst, k * p->step));
+		ko_turn_end(run);
+	}
+	return rc;
+}
+
+static int all_gather_slices(const struct slices *p, const void *src, void *dst)
+{
+	struct ko_run *run = p->run;
+	int rank = run->comm->rank, nranks = run->comm->nranks, rc = 0;
+
+	for (size_t k = 0; rc == 0 && k < p->count; k++) {
+		struct ko_piece q = piece(p, rank, k);
+
+		ko_board_take_cells(run->comm->board, p->len);
+		rc = write_cell(run, ko_at(run, src, k * p->step), q.n);
+		if (rc == 0)
+			keep(run, ko_at_mut(run, dst, q.first), ko_at(run, src, k * p->step), q.n);
+		if (rc == 0)
+			rc = ko_turn_wait_all(run);
+		for (int i = 1; rc == 0 && i < nranks; i++) {
+			int r = ko_ring_back(&run->comm->ring, rank, i);
+
+			q = piece(p, r, k);
+			take_block(run, r, q.n, (struct ko_piece){ 0, q.n },
+				   ko_at_mut(run, dst, q.first));
+		}
+		ko_turn_end(run);
+	}
+	return rc;
+}
+
+static int give_slice(const struct slices *p, size_t k, const void *src, void *dst)
+{
+	struct ko_run *run = p->run;
+	struct ko_piece q = piece(p, 0, k);
+	int rc = write_cell(run, ko_at(run, src, q.first), q.n);
+
+	if (rc < 0)
+		return rc;
+	keep(run, ko_at_mut(run, dst, q.first), ko_at(run, src, q.first), q.n);
+	return k + 1 < p->count ? ko_turn_wait_all(run) : 0;
+}
+
+static int take_slice(const struct slices *p, size_t k, void *dst)
+{
+	struct ko_run *run = p->run;
+	struct ko_piece q = piece(p, 0, k);
+	int root = run->desc.root, rc = ko_turn_wait(run, root);
+
+	if (rc == 0 && k + 1 < p->count)
+		rc = write_cell(run, NULL, 0);
+	if (rc == 0)
+		take_block(run, root, q.n, (struct ko_piece){ 0, q.n },
+			   ko_at_mut(run, dst, q.first));
+	return rc;
+}
+
+/* In each turn but the last the others report that they have read what came before. Root goes on
+ * when all have reported, and they report when they see what root gives: so all are done with the
+ * turn before the last. */
+static int broadcast_slices(const struct slices *p, const void *src, void *dst)
+{
+	struct ko_run *run = p->run;
+	int rc = 0;
+
+	for (size_t k = 0; rc == 0 && k < p->count; k++) {
+		ko_board_take_cells(run->comm->board, p->len);
+		rc = run->comm->rank == run->desc.root ? give_slice(p, k, src, dst)
+						       : take_slice(p, k, dst);
+		ko_turn_end(run);
+	}
+	return rc;
+}
+
+static int run_slices(struct ko_run *run, const void *src, void *dst)
+{
+	const struct slices p = cut(run);
+
+	switch ((enum ko_coll)run->desc.coll) {
+	case KO_REDUCE_SCATTER: return reduce_scatter_slices(&p, src, dst);
+	case KO_ALL_GATHER: return all_gather_slices(&p, src, dst);
+	case KO_BROADCAST: return broadcast_slices(&p, src, dst);
+	default: return reduce_slices(&p, src, dst);
+	}
+}
+
+static struct ko_model slices_model(const struct ko_run *run)
+{
+	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+	const struct kolo_comm *c = run->comm;
+	struct ko_plan parts = ko_plan_in_blocks(&run->plan, coll, c->nranks);
+	size_t others = (size_t)c->nranks - 1, all = parts.count;
+	size_t own = ko_plan_block(&parts, c->rank).n;
+
+	if (coll != KO_ALL_REDUCE && coll != KO_REDUCE)
+		return model(run);
+	return (struct ko_model){
+		all + own,
+		others * own + (coll == KO_ALL_REDUCE || c->rank == run->desc.root ? all - own : 0)
+	};
+}
+
+/* Bytes of the vector that go over the board in a turn. */
+static double bytes_a_turn(enum ko_coll coll, const struct ko_costs *costs, int nranks)
+{
+	double room = (double)costs->board_room;
+
+	if (coll == KO_ALL_GATHER)
+		return room * nranks;
+	return coll == KO_ALL_REDUCE || coll == KO_REDUCE ? room * nranks / (nranks + 1) : room;
+}
+
+/* Turns from which on the ring is better if ranks share processors. Its vectors stay in the caches
+ * longer (why: D172 in comm/DECISIONS.md). */
+static double most_turns(enum ko_coll coll)
+{
+	switch (coll) {
+	case KO_ALL_GATHER: return HUGE_VAL;
+	case KO_BROADCAST: return 16;
+	default: return 4;
+	}
+}
+
+/* Where each rank has a processor, long vectors go round the ring, in which all write and read at a
+ * time. Sums of few slices are shared out in any case; but two ranks do that round the ring in as
+ * few hops. */
+static uint64_t slices_end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+			   bool windows)
+{
+	enum { LEAST = 64 }; /* bytes of a rank's part in a turn */
+	bool is_shared = nranks > 2 && (coll == KO_ALL_REDUCE || coll == KO_REDUCE);
+	double turns = costs->share > 1 ? most_turns(coll) : 2 * is_shared, bytes;
+
+	(void)windows;
+	if (coll == KO_BARRIER || !turns || costs->board_room / spans(coll, nranks) < LEAST)
+		return 0;
+	bytes = turns * bytes_a_turn(coll, costs, nranks);
+	return bytes < 1e18 ? (uint64_t)bytes + 1 : UINT64_MAX;
+}
+
+static struct ko_estimate slices_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+				      bool windows)
+{
+	double n = nranks, crossings, turns = 1;
+
+	(void)windows;
+	switch (coll) {
+	case KO_REDUCE_SCATTER: crossings = 1 + (n - 1) / n; break;
+	case KO_ALL_GATHER: crossings = 1; break;
+	case KO_BROADCAST: crossings = 2; break;
+	default: /* a reduction to all or to root */
+		turns = 2;
+		crossings = 1 + (n - 1) / n + 1;
+		break;
+	}
+	return (struct ko_estimate){ turns * costs->turn_ns,
+				     crossings / costs->bytes_per_ns +
+					     costs->turn_ns / bytes_a_turn(coll, costs, nranks) };
+}
+
+static bool takes_slices(const struct ko_run *run)
+{
+	return fitting(run) > 0;
 }
 
 const struct ko_algorithm_ops ko_board_ops = {
@@ -355,4 +702,16 @@ const struct ko_algorithm_ops ko_board_ops = {
 	.takes = takes,
 	.run = give_and_take,
 	.model = model,
+};
+
+const struct ko_algorithm_ops ko_slices_ops = {
+	.name = "slices",
+	.what = "over the board in several turns; each rank adds up a part",
+	.sums = 1 << KO_SUMS_RING | 1 << KO_SUMS_TREE,
+	.reach = KO_SHARED_MEMORY,
+	.end = slices_end,
+	.cost = slices_cost,
+	.takes = takes_slices,
+	.run = run_slices,
+	.model = slices_model,
 };

@@ -8,4 +8,9 @@
 
 extern const struct ko_algorithm_ops ko_board_ops;
 
+/* The algorithm "slices": what does not fit into a turn goes over the board in several, and the
+ * work of adding up is shared out. In a turn each rank gives a slice of its vector, and its part of
+ * the sums of the slice before. */
+extern const struct ko_algorithm_ops ko_slices_ops;
+
 #endif

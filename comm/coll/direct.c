@@ -445,7 +445,7 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 			       bool windows)
 {
-	double n = nranks, turns = 2, crossings, calls = n - 1;
+	double n = nranks, turns = 2, crossings, calls = n - 1, share = costs->share;
 
 	switch (coll) {
 	case KO_ALL_REDUCE:
@@ -462,13 +462,16 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 		crossings = 1;
 		calls = 1;
 		break;
-	default: crossings = windows ? 1 : n - 1; break; /* of reduce */
+	default: /* of reduce: in plain memory root reads alone */
+		crossings = windows ? 1 : n - 1;
+		share = 1;
+		break;
 	}
 	if (windows)
 		return (struct ko_estimate){ turns * costs->turn_ns,
 					     crossings / costs->bytes_per_ns };
-	return (struct ko_estimate){ turns * costs->turn_ns + calls * costs->read_ns,
-				     crossings / costs->read_bytes_per_ns };
+	return (struct ko_estimate){ turns * costs->turn_ns + share * calls * costs->read_ns,
+				     share * crossings / costs->read_bytes_per_ns };
 }
 
 static bool takes(const struct ko_run *run)

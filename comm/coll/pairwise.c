@@ -209,7 +209,7 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 			       bool windows)
 {
 	double n = nranks, phases = coll == KO_REDUCE_SCATTER ? 1 : 2;
-	double messages = costs->crowded ? 3 * (n - 1) : n / 2;
+	double messages = costs->share > 1 ? 3 * (n - 1) : n / 2;
 
 	(void)windows;
 	return (struct ko_estimate){ phases * costs->hop_ns * messages,

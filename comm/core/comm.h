@@ -84,7 +84,8 @@ struct kolo_comm {
 	/* Waiting */
 	_Atomic int timeout_ms;      /* without progress; 0: never. Any thread may set it */
 	int spins;                   /* tries before a wait gives the core away (ko_wait_spins) */
-	int most_spins;              /* 0: this host has fewer processors than ranks */
+	double share;                /* ranks of this host for each processor, at least 1 */
+	int most_spins;              /* 0: the share is more than 1 */
 	int64_t yield_ns;            /* how long the core was given away the last time */
 	int64_t looked_ms;           /* ko_now_ms() of the last look at the lifelines, if spread */
 	struct ko_progress progress; /* of another library */

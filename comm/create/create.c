@@ -206,7 +206,7 @@ static void open_trace(struct kolo_comm *c)
 }
 
 /* A wait spins when every rank of the host can have a processor of its own. */
-static int choose_spins(const struct kolo_comm *c)
+static void choose_spins(struct kolo_comm *c)
 {
 	enum {
 		SPINS = 100,  /* some microseconds, about as long as it takes to be woken */
@@ -224,9 +224,8 @@ static int choose_spins(const struct kolo_comm *c)
 	}
 	for (int k = 0; k < KO_CPU_WORDS; k++)
 		cpus += __builtin_popcountll(all[k]);
-	if (cpus && ranks > cpus) /* cpus 0: not known */
-		return 0;
-	return ranks < c->nranks ? FAR_SPINS : SPINS;
+	c->share = cpus && ranks > cpus ? (double)ranks / cpus : 1; /* cpus 0: not known */
+	c->most_spins = c->share > 1 ? 0 : ranks < c->nranks ? FAR_SPINS : SPINS;
 }
 
 /* The order of additions that rank 0 wants, and the shape if it has one. Without a wish it is the
@@ -282,7 +281,7 @@ int ko_comm_complete(struct kolo_comm *c, const struct kolo_comm *like, int64_t 
 	if ((rc = ko_algorithm_find(c->table[0].algorithm, &forced)) < 0 ||
 	    (rc = find_sums(c, forced)) < 0)
 		return rc;
-	c->most_spins = choose_spins(c);
+	choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c, forced)) < 0 ||
 	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = connect_bruck(c, forced)) < 0 ||
 	    (rc = ko_rails_connect(c, deadline)) < 0 || (rc = ko_probe(c, like)) < 0)

@@ -260,9 +260,10 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	*out = c->agreed;
 	out->costs = *costs;
 	out->costs.read_bytes_per_ns = c->roster->post[0].read_bytes_per_ns;
-	out->costs.crowded = c->most_spins == 0;
+	out->costs.share = c->share;
 	out->costs.network = is_network(c);
 	out->costs.board_room = ko_board_room(c->nranks);
+	out->costs.cell_room = ko_board_cell_room(c->nranks);
 	out->costs.exchange_room = ko_exchange_room(c);
 	out->costs.exchange_hops = ko_bruck_hops(c);
 	out->costs.groups = c->shape.ngroups;

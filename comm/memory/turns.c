@@ -46,8 +46,26 @@ static int try_cell(void *what)
 		       : ko_wait_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
 }
 
-/* Waits until this rank's cell may be written: all ranks have finished operation `seq`, which used
- * it last. */
+/* The last operation before `seq` that wrote one of this rank's cells of this turn. 0: none did
+ * since `seq`. */
+static uint64_t last_use(const struct ko_board *board, uint64_t seq)
+{
+	const uint64_t *used = &board->used[board->turn % KO_BOARD_CELLS];
+	uint64_t last = 0;
+
+	for (uint64_t k = 0; k < board->cells; k++)
+		last = used[k] > last && used[k] != seq ? used[k] : last;
+	return last;
+}
+
+static void note_use(struct ko_board *board, uint64_t seq)
+{
+	for (uint64_t k = 0; k < board->cells; k++)
+		board->used[board->turn % KO_BOARD_CELLS + k] = seq;
+}
+
+/* Waits until this rank's cells may be written: all ranks have finished operation `seq`, which used
+ * them last. */
 static int wait_room(struct ko_run *run, uint64_t seq)
 {
 	struct kolo_comm *c = run->comm;
@@ -75,25 +93,42 @@ static void write_payload(const struct ko_run *run, char *out, const void *src, 
 		ko_copy_expected(out, src, len);
 }
 
-int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len)
+int ko_turn_open(struct ko_run *run, size_t len, char **payload)
+{
+	const struct kolo_comm *c = run->comm;
+	const struct ko_board *board = c->board;
+	uint64_t last = last_use(board, run->desc.seq);
+
+	*payload = ko_board_payload(board, board->turn, c->rank, len);
+	return last > board->safe ? wait_room(run, last) : 0;
+}
+
+void ko_turn_publish(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
-	struct ko_cell *cell = ko_board_cell(c->board, c->board->turn, c->rank);
-	uint64_t *used = &c->board->used[c->board->turn % KO_BOARD_CELLS];
-	int rc = *used > c->board->safe ? wait_room(run, *used) : 0;
+	struct ko_board *board = c->board;
+	struct ko_cell *cell = ko_board_cell(board, board->turn, c->rank);
 
-	if (rc < 0)
-		return rc;
-	write_payload(run, ko_cell_payload(cell, len + more_len), src, len);
-	write_payload(run, ko_cell_payload(cell, len + more_len) + len, more, more_len);
 	if (run->stores == KO_STREAMING)
 		ko_stream_fence();
 	cell->scalar = run->red.s;
-	*used = run->desc.seq;
+	note_use(board, run->desc.seq);
 	cell->tag = run->tag;
 	/* Pairs with the acquire in try_cell. */
-	atomic_store_explicit(&cell->turn, c->board->turn, memory_order_release);
+	atomic_store_explicit(&cell->turn, board->turn, memory_order_release);
 	ko_bells_ring(c->bells, c->rank, c->nranks);
+}
+
+int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len)
+{
+	char *payload;
+	int rc = ko_turn_open(run, len + more_len, &payload);
+
+	if (rc < 0)
+		return rc;
+	write_payload(run, payload, src, len);
+	write_payload(run, payload + len, more, more_len);
+	ko_turn_publish(run);
 	return 0;
 }
 
@@ -125,5 +160,8 @@ int ko_turn_wait_finished(const struct ko_waiter *waiter, int rank)
 
 void ko_turn_end(struct ko_run *run)
 {
-	run->comm->board->turn++;
+	struct ko_board *board = run->comm->board;
+
+	board->turn += board->cells;
+	board->cells = 1;
 }

@@ -3,17 +3,26 @@
  *
  * A cell is written again only after all ranks have finished the operation that it was written for
  * last. If all ranks have read all cells in some operation since, this is known. Otherwise the
- * roster says so. */
+ * roster says so.
+ *
+ * Cells that the same operation wrote are not waited for. If it takes several turns, each rank must
+ * know before it gives in turn t that all have what they need of turn t - 2: for instance because
+ * all ranks give in each turn, and wait for all. */
 #ifndef COMM_MEMORY_TURNS_H
 #define COMM_MEMORY_TURNS_H
 
 #include "comm/core/run.h"
 
-/* Writes `len` bytes into this rank's cell, then more_len bytes: at most ko_board_room in all. src
- * and `more` may be NULL if they have no bytes. Blocks while the cell is in use. Errors of all
- * functions here: those of ko_wait. */
+/* Writes `len` bytes into this rank's cell, then more_len bytes: in all at most what the turn's
+ * cells hold (ko_board_take_cells). src and `more` may be NULL if they have no bytes. Blocks while
+ * a cell is in use. Errors of all functions here: those of ko_wait. */
 int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *more,
 		 size_t more_len);
+
+/* The same in two steps. ko_turn_open waits until this rank's cells may be written; *payload is
+ * where `len` bytes belong, and may be NULL. ko_turn_publish gives what lies there. */
+int ko_turn_open(struct ko_run *run, size_t len, char **payload);
+void ko_turn_publish(struct ko_run *run);
 
 /* Waits until `rank` has written its cell. */
 int ko_turn_wait(struct ko_run *run, int rank);

@@ -118,26 +118,17 @@ static double find_begin(const struct question *q, const struct ko_algorithm_ops
 /* Decides about one collective. */
 static void decide_ranges(const struct question *q, struct ko_algorithms *out)
 {
-	double tried = HUGE_VAL;
-
 	for (int k = 0; k < KO_NALGORITHMS; k++) {
 		struct ko_sizes *any = &out->any[k][q->coll], *windows = &out->windows[k][q->coll];
-		double begin;
 
 		*any = *windows = (struct ko_sizes){ UINT64_MAX, UINT64_MAX };
-		if (!q->table[k]->agree)
-			continue;
-		begin = find_begin(q, q->table[k], false);
-		tried = lesser(tried, begin);
-		any->begin = whole_bytes(begin);
-		windows->begin = whole_bytes(find_begin(q, q->table[k], true));
+		if (q->table[k]->agree) {
+			any->begin = whole_bytes(find_begin(q, q->table[k], false));
+			windows->begin = whole_bytes(find_begin(q, q->table[k], true));
+		} else {
+			*any = (struct ko_sizes){ 0, whole_bytes(find_end(q, k)) };
+		}
 	}
-	for (int k = 0; k < KO_NALGORITHMS; k++)
-		if (!q->table[k]->agree)
-			out->any[k][q->coll] = (struct ko_sizes){
-				0, whole_bytes(k == (int)q->rest ? HUGE_VAL
-								 : lesser(find_end(q, k), tried))
-			};
 }
 
 /* Decides about messages between two ranks. In slots half of the writing goes on while what was
@@ -157,7 +148,7 @@ static void decide_messages(const struct ko_algorithm_ops *forced, const struct 
 		return;
 	out->rndv_window_begin =
 		must ? 1 : whole_bytes(lesser(crossing(window, slots), (double)large));
-	if (can_read && costs->crowded && !must) /* what fits into a lane need not wait */
+	if (can_read && costs->share > 1 && !must) /* what fits into a lane need not wait */
 		out->rndv_begin = large;
 	else if (can_read)
 		out->rndv_begin =
@@ -204,7 +195,8 @@ void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITH
 		decide_ranges(&q, out);
 	}
 	/* Like an all-gather; but a cell has to hold a whole vector. */
-	out->parts_end = ko_min_size(out->any[KO_BOARD][KO_ALL_GATHER].end, costs->board_room + 1);
+	out->parts_end = ko_min_size(out->any[KO_BOARD][KO_ALL_GATHER].end,
+				     (costs->share > 1 ? costs->board_room : costs->cell_room) + 1);
 	out->led_end = find_led_end(&q);
 	fesetenv(&the_programs);
 }

@@ -22,6 +22,7 @@ struct ko_run;
 enum ko_algorithm {
 	KO_RING,
 	KO_BOARD,
+	KO_SLICES,
 	KO_EXCHANGE,
 	KO_DOUBLING,
 	KO_PARTIALS,
@@ -50,10 +51,13 @@ struct ko_costs {
 	/* Of reading another rank's plain memory: the system call, and the rate of large pieces.
 	 * Rate 0: not every rank may */
 	double read_ns, read_bytes_per_ns;
-	/* There are more ranks than processors: a rank that waits gives its processor away */
-	bool crowded;
+	/* Ranks for each processor, at least 1. If it is more, a rank that waits gives its
+	 * processor away, and what is measured on one rank alone takes so many times as long when
+	 * all of them do it */
+	double share;
 	bool network;           /* all bytes are to go through links that are no shared memory */
-	uint64_t board_room;    /* bytes of a payload that a cell of the board holds */
+	uint64_t board_room;    /* bytes that a rank can give in a turn on the board */
+	uint64_t cell_room;     /* bytes of them that fit into one cell */
 	uint64_t exchange_room; /* bytes of a vector of which every rank can hold everyone's */
 	int64_t exchange_hops;  /* until every rank has everyone's vector */
 	int64_t groups, rails;  /* of the shape (shape.h); 0: there is none */

@@ -6,6 +6,7 @@
 #include "tests/lib/t.h"
 #include "tests/lib/trial.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,8 @@ static void for_every_number_of_ranks(t_rank_fn *fn)
 		t_processes(n, fn, "board");
 		if (n == 2 || n == 5)
 			t_processes(n, fn, "exchange");
+		if (n == 3 || n == 8)
+			t_processes(n, fn, "slices");
 		if (n == 4 || n > 5)
 			continue;
 		t_processes(n, fn, "direct");
@@ -128,6 +131,7 @@ static void ranks_may_be_threads(void **state)
 	t_threads(1, all_types_and_ops, NULL);
 	t_threads(3, all_types_and_ops, "ring");
 	t_threads(3, all_types_and_ops, "board");
+	t_threads(3, all_types_and_ops, "slices");
 	t_threads(3, all_types_and_ops, "exchange");
 	t_threads(3, all_types_and_ops, "direct");
 	t_threads(3, all_types_and_ops, ALLOC);
@@ -165,6 +169,7 @@ static void try_equal_bits(struct t_rank *r, struct kolo_comm *parent, size_t n)
 		{ .algorithm = "board" },
 		{ .algorithm = "exchange" },
 		{ .slot_len = 65536, .algorithm = "ring" },
+		{ .algorithm = "slices" },
 		{ .algorithm = "direct" },
 		{ .transport = TCP },
 		{ .slot_len = 16384, .transport = OFI }
@@ -289,18 +294,18 @@ static void large_results_are_right_with_both_kinds_of_stores(void **state)
 /* ---- One way --------------------------------------------------------------------------------- */
 
 /* Roots and givers run ahead of those who read: no cell or slot is written before all have read
- * it. */
-static void one_way(struct t_rank *r)
+ * it. Vectors have up to `most` elements. */
+static void go_one_way(struct t_rank *r, int times, int most)
 {
-	enum { TIMES = 2000, N = 40 };
 	struct kolo_comm *c = comm_with_algorithm(r);
 	uint64_t seed = 5, own = (uint64_t)r->rank;
-	int32_t x[N];
+	int32_t *x = malloc(sizeof(*x) * (size_t)most);
 
-	for (int k = 0; k < TIMES; k++) {
+	CHECK(x);
+	for (int k = 0; k < times; k++) {
 		uint64_t dice = t_random(&seed); /* the same on all ranks */
 		int root = dice % 7 == 0 ? (int)(dice >> 8 & 0xff) % r->nranks : 0,
-		    n = 1 + (int)(dice >> 40) % N;
+		    n = 1 + (int)(dice >> 40) % most;
 
 		if (t_random(&own) % 64 == 0)
 			usleep((unsigned)(own >> 50) % 300);
@@ -318,6 +323,7 @@ static void one_way(struct t_rank *r)
 		if ((dice >> 17) % 16 == 0)
 			CHECK(kolo_barrier(c, NULL) == 0);
 	}
+	free(x);
 	kolo_comm_destroy(c);
 }
 
@@ -346,15 +352,41 @@ static void turns_of_the_board_may_be_far_apart(void **state)
 	t_processes(3, aged, "board");
 }
 
+static void one_way(struct t_rank *r)
+{
+	go_one_way(r, 2000, 40);
+}
+
+/* Vectors that take several turns on the board. If the algorithm is free, longer ones do so after
+ * the ranks have agreed in a turn not to read each other's memory: they share two processors. */
+static void long_way(struct t_rank *r)
+{
+	enum { LONG = 256 << 10 }; /* elements: of several slices */
+	cpu_set_t all, two;
+
+	CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
+	CPU_ZERO(&two);
+	for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&two) < 2; cpu++)
+		if (CPU_ISSET(cpu, &all))
+			CPU_SET(cpu, &two);
+	CHECK(r->arg || sched_setaffinity(0, sizeof(two), &two) == 0);
+	go_one_way(r, r->arg ? 150 : 500, r->arg ? LONG : 2 * LONG);
+}
+
 static void one_way_operations_overwrite_nothing_unread(void **state)
 {
 	(void)state;
 	for (int n = 2; n <= 5; n++) {
 		t_processes(n, one_way, "board");
+		t_processes(n, one_way, "slices");
 		t_processes(n, one_way, "ring");
 		t_processes(n, one_way, "direct");
 	}
 	t_threads(4, one_way, "board");
+	t_processes(3, long_way, "slices");
+	t_threads(4, long_way, "slices");
+	t_processes(5, long_way, "slices");
+	t_processes(4, long_way, NULL);
 }
 
 /* ---- Traffic --------------------------------------------------------------------------------- */
@@ -362,11 +394,13 @@ static void one_way_operations_overwrite_nothing_unread(void **state)
 static void traffic(struct t_rank *r)
 {
 	struct kolo_comm *c = comm_with_algorithm(r);
-	bool board = is(r, "board"),
+	bool board = is(r, "board"), slices = is(r, "slices"),
 	     ring = is(r, "ring") || is(r, OFI) || is(r, TCP) || is(r, "exchange");
 	bool exchange = is(r, "exchange") || is(r, OFI) || is(r, TCP);
 	bool shortcuts = (is(r, OFI) || is(r, TCP)) && r->nranks > 3;
-	size_t n = 4200 * (size_t)r->nranks, others = (size_t)r->nranks - 1;
+	/* The board takes what fits into 512 KiB: there it must be more to go round the ring. */
+	size_t own = board ? 70000 : 4200, n = own * (size_t)r->nranks,
+	       others = (size_t)r->nranks - 1;
 	struct kolo_stats before, after;
 	int *x = calloc(n, sizeof(*x));
 
@@ -374,8 +408,13 @@ static void traffic(struct t_rank *r)
 	CHECK(kolo_all_reduce(c, x, x, n, KOLO_I32, KOLO_SUM, NULL) == 0);
 	CHECK(kolo_comm_stats(c, &after) == 0 && after.ops == before.ops + 1);
 	/* 2K(N-1)/N, both ways; directly half of it is written, and half read. */
-	CHECK(after.sent_bytes - before.sent_bytes == (board || ring ? 2 : 1) * 4200 * 4 * others);
-	CHECK(after.received_bytes - before.received_bytes == after.sent_bytes - before.sent_bytes);
+	if (slices) /* the vector, and the sums of a part */
+		CHECK(after.sent_bytes - before.sent_bytes == (others ? (n + own) * 4 : 0));
+	else
+		CHECK(after.sent_bytes - before.sent_bytes ==
+		      (board || ring ? 2 : 1) * own * 4 * others);
+	CHECK(after.received_bytes - before.received_bytes ==
+	      (board || ring || slices ? 2 : 1) * own * 4 * others);
 	/* What fits there goes over the board: K written, K read from each other. */
 	CHECK(kolo_all_reduce(c, x, x, 100, KOLO_I32, KOLO_SUM, NULL) == 0);
 	before = after;

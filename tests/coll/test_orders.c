@@ -100,8 +100,8 @@ static void many_counts(struct t_rank *r)
 
 static void for_numbers_of_ranks(t_rank_fn *fn)
 {
-	static char *const hows[] = { NULL,       "board",  "exchange", "doubling",
-				      "pairwise", "direct", ALLOC,      TCP };
+	static char *const hows[] = { NULL,     "board",  "exchange", "doubling", "pairwise",
+				      "direct", "slices", ALLOC,      TCP };
 
 	for (int n = 1; n <= 9; n++) {
 		if (n == 6 || (n > 3 && n != 5 && t_is_slow()) || (n != 3 && t_is_slowest()))
@@ -334,6 +334,7 @@ static void a_vector_may_be_cut_anywhere(void **state)
 		t_processes(n, in_pieces, NULL);
 		t_processes(n, in_pieces, "pairwise");
 		t_processes(n, in_pieces, "doubling");
+		t_processes(n, in_pieces, "slices");
 		t_processes(n, in_pieces, n % 2 ? "direct" : TCP);
 	}
 }
@@ -455,6 +456,7 @@ static void operations_are_counted_by_algorithm(void **state)
 	t_processes(3, counted, "pairwise");
 	t_processes(3, counted, "doubling");
 	t_processes(3, counted, "board");
+	t_processes(3, counted, "slices");
 }
 
 static void orders_are_refused_by_name(void **state)

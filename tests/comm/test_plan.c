@@ -341,22 +341,25 @@ static void the_table_follows_from_costs(void **state)
 	struct ko_costs slow_hops = { .board_room = 4096,
 				      .hop_ns = 1e6,
 				      .bytes_per_ns = 10,
-				      .turn_ns = 1e6 },
+				      .turn_ns = 1e6,
+				      .share = 1 },
 			few_bytes = { .board_room = 4096,
 				      .hop_ns = 100,
 				      .bytes_per_ns = 10,
-				      .turn_ns = 100 };
+				      .turn_ns = 100,
+				      .share = 1 };
 	struct ko_algorithms t;
 
 	(void)state;
 	t = decide("", &slow_hops, 8);
 	for (int coll = KO_BARRIER + 1; coll < KO_NCOLLS; coll++)
 		CHECK(t.any[KO_BOARD][coll].end == (coll == KO_ALL_GATHER ? 8 * 4096 : 4096) + 1);
-	/* 13 hops saved; for each byte (8 - 3.5) more that cross, and (7 - 7/8) that are added up:
-	 * 13 * 100 / (4.5 / 10 + 6.125 / 15). */
+	/* A turn saved, and one for 4096 * 8 / 9 bytes; for each byte (8 - 2.875) more that cross,
+	 * and (7 - 7/8) that are added up: 100 / (5.125 / 10 + 6.125 / 15 - 100 * 9 / 8 / 4096). */
 	t = decide("", &few_bytes, 8);
-	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 1515 &&
-	      t.any[KO_BOARD][KO_BROADCAST].end == 4097);
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 112 &&
+	      t.any[KO_SLICES][KO_ALL_REDUCE].end == 2 * 4096 * 8 / 9 + 1 &&
+	      t.any[KO_BOARD][KO_BROADCAST].end == 4097 && t.any[KO_SLICES][KO_BROADCAST].end == 0);
 	/* No bytes more that cross, half of them added up: (2 * 100 - 100) / (0.5 / 15). */
 	t = decide("", &few_bytes, 2);
 	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 3001 &&
@@ -372,6 +375,39 @@ static void the_table_follows_from_costs(void **state)
 	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 0);
 }
 
+/* Ranks that share processors give them away in each hop, so what takes few turns lasts longer. */
+static void shared_processors_want_few_turns(void **state)
+{
+	struct ko_costs costs = { .board_room = 4096,
+				  .hop_ns = 4000,
+				  .bytes_per_ns = 1,
+				  .turn_ns = 4000,
+				  .read_ns = 1000,
+				  .read_bytes_per_ns = 1,
+				  .share = 4 };
+	struct ko_algorithms t;
+
+	(void)state;
+	t = decide("", &costs, 8);
+	CHECK(t.any[KO_BOARD][KO_BROADCAST].end == 4097 &&
+	      t.any[KO_SLICES][KO_BROADCAST].end == 16 * 4096 + 1);
+	CHECK(t.any[KO_SLICES][KO_REDUCE_SCATTER].end == 4 * 4096 + 1);
+	CHECK(t.any[KO_SLICES][KO_ALL_GATHER].end == UINT64_MAX);
+	/* To read takes four times as long: of each byte 4 ns, and in slices 2 and a turn for each
+	 * 4 KiB. */
+	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == 16 * 4096 + 1);
+	costs.share = 1;
+	t = decide("", &costs, 8);
+	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == 4097);
+	CHECK(t.any[KO_SLICES][KO_BROADCAST].end == 0 &&
+	      t.any[KO_SLICES][KO_REDUCE_SCATTER].end == 0);
+	t = decide("", &costs, 2); /* a ring of two takes as many hops */
+	CHECK(t.any[KO_SLICES][KO_ALL_REDUCE].end == 0);
+	costs.board_room = 40; /* a few bytes of each part */
+	t = decide("slices", &costs, 300);
+	CHECK(t.any[KO_SLICES][KO_ALL_REDUCE].end == 0);
+}
+
 /* Without shared memory there is no board; an exchange saves hops and costs bytes. */
 static void a_network_has_exchanges_instead(void **state)
 {
@@ -381,6 +417,7 @@ static void a_network_has_exchanges_instead(void **state)
 				  .turn_ns = 1,
 				  .read_ns = 1,
 				  .read_bytes_per_ns = 100,
+				  .share = 1,
 				  .network = true,
 				  .exchange_room = 65536,
 				  .exchange_hops = 3,
@@ -425,14 +462,15 @@ static void large_ones_are_read_where_they_are(void **state)
 				  .turn_ns = 128,
 				  .read_ns = 512,
 				  .read_bytes_per_ns = 16,
+				  .share = 1,
 				  .lane_bytes = 2048 };
 	struct ko_algorithms t;
 
 	(void)state;
 	t = decide("", &costs, 2);
 	CHECK(t.windows[KO_DIRECT][KO_BROADCAST].begin == 1024); /* 128 / (2 - 1) * 8 */
-	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == 3414 &&
-	      t.any[KO_BOARD][KO_BROADCAST].end == 3414); /* 640 / (2/8 - 1/16) */
+	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == 3414);     /* 640 / (2/8 - 1/16) */
+	CHECK(t.any[KO_BOARD][KO_BROADCAST].end == 4097);        /* where they don't read */
 	CHECK(t.windows[KO_DIRECT][KO_BARRIER].begin == UINT64_MAX &&
 	      t.any[KO_DIRECT][KO_BARRIER].begin == UINT64_MAX);
 	CHECK(t.rndv_window_begin == 1024 &&
@@ -440,7 +478,7 @@ static void large_ones_are_read_where_they_are(void **state)
 	costs.lane_bytes = 8192;
 	t = decide("", &costs, 2);
 	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 5120); /* 640 / (1.5/8 - 1/16) */
-	costs.crowded = true;
+	costs.share = 2;
 	t = decide("", &costs, 2);
 	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 8193);
 	costs.read_bytes_per_ns = 0; /* forbidden */
@@ -510,8 +548,6 @@ static void check_cheapest(const struct ko_costs *costs, enum ko_coll coll, enum
 	}
 }
 
-/* The board ends where reading of plain memory begins, also for buffers in windows. So these are
- * tried without reading. */
 static void the_cheapest_runs_at_every_size(void **state)
 {
 	static const double hops[] = { 60, 1000, 33333.3 }, turns[] = { 0.5, 1, 2 },
@@ -524,6 +560,7 @@ static void the_cheapest_runs_at_every_size(void **state)
 					  .bytes_per_ns = rates[i / 9 % 3],
 					  .read_ns = 300,
 					  .read_bytes_per_ns = rates[i / 9 % 3] * (i / 54 % 3),
+					  .share = i / 3 % 2 ? 1 : 2,
 					  .network = i / 162,
 					  .board_room = 4096,
 					  .exchange_room = 65536,
@@ -532,7 +569,7 @@ static void the_cheapest_runs_at_every_size(void **state)
 					  .group_room = 65536 };
 
 		for (int coll = KO_BARRIER + 1; coll < KO_NCOLLS; coll++)
-			for (int windows = 0; windows <= (costs.read_bytes_per_ns == 0); windows++)
+			for (int windows = 0; windows <= 1; windows++)
 				for (int sums = 0; sums < KO_NSUMS; sums++)
 					check_cheapest(&costs, (enum ko_coll)coll,
 						       (enum ko_sums)sums, windows);
@@ -554,7 +591,7 @@ static void rows_are_complete_and_found_by_name(void **state)
 	CHECK(ko_algorithm_find("", &found) == 0 && !found);
 	CHECK(ko_algorithm_find("magic", &found) == KOLO_ENOTSUP &&
 	      strcmp(kolo_last_error(),
-		     "no algorithm called 'magic'; this build has: ring, board, exchange, doubling, partials, shares, direct, pairwise, grid") ==
+		     "no algorithm called 'magic'; this build has: ring, board, slices, exchange, doubling, partials, shares, direct, pairwise, grid") ==
 		      0);
 }
 
@@ -730,11 +767,12 @@ static void doubling_brings_the_tree_to_root(void **state)
 /* Rows that don't add as a tree don't run; pairwise does what no other row does. */
 static void reductions_as_a_tree_are_never_left_to_the_ring(void **state)
 {
-	static const char *const names[] = { "",         "board",  "exchange",
+	static const char *const names[] = { "",         "board",  "slices",  "exchange",
 					     "doubling", "direct", "pairwise" };
 	struct ko_costs costs = { .hop_ns = 1000,
 				  .turn_ns = 1000,
 				  .bytes_per_ns = 1,
+				  .share = 1,
 				  .board_room = 4096,
 				  .exchange_room = 4096,
 				  .exchange_hops = 3,
@@ -819,6 +857,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(rows_are_complete_and_found_by_name),
 	cmocka_unit_test(the_cheapest_runs_at_every_size),
 	cmocka_unit_test(the_table_follows_from_costs),
+	cmocka_unit_test(shared_processors_want_few_turns),
 	cmocka_unit_test(pieces_tile_every_block),
 	cmocka_unit_test(slices_are_cut_into_fewer_packets_and_never_get_longer),
 	cmocka_unit_test(uneven_blocks_are_tiled_too),

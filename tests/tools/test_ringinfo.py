@@ -90,7 +90,7 @@ def check_algorithms(rows, nranks):
     names = []
     for row in rows:
         check_fields(row, ALGORITHM)
-        assert row["algorithm"] in (("lane", "direct") if row["collective"] == "send_recv" else ("ring", "board", "direct")), rows
+        assert row["algorithm"] in (("lane", "direct") if row["collective"] == "send_recv" else ("ring", "board", "slices", "direct")), rows
         assert row["memory"] in ("any", "alloc"), rows
         if row["memory"] == "alloc":
             assert row["algorithm"] == "direct" and row["max_bytes"] is None, rows

@@ -109,10 +109,25 @@ const char *algorithm_in_table(const struct bench *b, enum collective coll, size
 /* The rank that this one exchanges messages with in send_recv; -1: none. */
 int partner(const struct bench *b);
 
+/* The algorithms. */
+enum way {
+	RING,
+	BOARD,
+	SLICES,
+	DIRECT,
+	EXCHANGE,
+	DOUBLING,
+	PAIRWISE,
+	PARTIALS,
+	SHARES,
+	GRID,
+	NWAYS
+};
+
 /* What this rank has sent, and how many collectives it has done by each algorithm. */
 struct counts {
 	uint64_t sent, model; /* bytes; model: by the library's formulas */
-	uint64_t ring, board, direct, exchange, doubling, pairwise, partials, shares, grid;
+	uint64_t ops[NWAYS];
 };
 
 /* model_bytes: what this rank sends for the job if it ran as often by each algorithm as s counts.

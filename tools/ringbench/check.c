@@ -255,6 +255,19 @@ static uint64_t board_bytes(const struct bench *b, const struct job *j)
 	return j->coll == ALL_GATHER ? j->n * kolo_type_size(j->type) : j->bytes;
 }
 
+/* The model for slices: the same, and of a reduction to all or to root the sums of a rank's part.
+ */
+static uint64_t slices_bytes(const struct bench *b, const struct job *j)
+{
+	size_t part = (j->n + (size_t)b->nranks - 1) / (size_t)b->nranks;
+	size_t before = (size_t)b->rank * part < j->n ? (size_t)b->rank * part : j->n;
+	size_t own = j->n - before < part ? j->n - before : part;
+
+	if (j->coll != ALL_REDUCE && j->coll != REDUCE)
+		own = 0;
+	return board_bytes(b, j) + own * kolo_type_size(j->type);
+}
+
 /* The model for the ring: the blocks that a rank passes on. In a reduce-scatter these are all
  * except its own, in an all-gather all except its next's. In a broadcast or reduce every rank
  * passes the whole vector on, except the last one of the chain. */
@@ -386,9 +399,10 @@ uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
 	if (b->nranks == 1)
 		return 0;
 	/* Who shares a host, and what was measured between hosts, only the library knows. */
-	if (s->doubling || s->partials || s->shares)
+	if (s->ops[DOUBLING] || s->ops[PARTIALS] || s->ops[SHARES])
 		return s->model;
-	return s->direct * direct_bytes(b, j, in_place) + s->board * board_bytes(b, j) +
-	       s->ring * ring_bytes(b, j) + s->exchange * exchange_bytes(b, j) +
-	       s->pairwise * pairwise_bytes(b, j) + (s->grid ? s->grid * grid_bytes(b, j) : 0);
+	return s->ops[DIRECT] * direct_bytes(b, j, in_place) + s->ops[BOARD] * board_bytes(b, j) +
+	       s->ops[SLICES] * slices_bytes(b, j) + s->ops[RING] * ring_bytes(b, j) +
+	       s->ops[EXCHANGE] * exchange_bytes(b, j) + s->ops[PAIRWISE] * pairwise_bytes(b, j) +
+	       (s->ops[GRID] ? s->ops[GRID] * grid_bytes(b, j) : 0);
 }

@@ -214,22 +214,24 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static const char *const way_names[NWAYS] = {
+	[RING] = "ring",         [BOARD] = "board",       [SLICES] = "slices",
+	[DIRECT] = "direct",     [EXCHANGE] = "exchange", [DOUBLING] = "doubling",
+	[PAIRWISE] = "pairwise", [PARTIALS] = "partials", [SHARES] = "shares",
+	[GRID] = "grid",
+};
+
 static struct counts count(const struct bench *b)
 {
 	struct kolo_stats s;
+	struct counts now;
 
 	kolo_comm_stats(b->comm, &s);
-	return (struct counts){ .sent = s.sent_bytes,
-				.model = s.model_sent_bytes,
-				.ring = s.ring_ops,
-				.board = s.board_ops,
-				.direct = s.direct_ops,
-				.exchange = s.exchange_ops,
-				.doubling = kolo_algorithm_ops(b->comm, "doubling"),
-				.pairwise = kolo_algorithm_ops(b->comm, "pairwise"),
-				.partials = kolo_algorithm_ops(b->comm, "partials"),
-				.shares = kolo_algorithm_ops(b->comm, "shares"),
-				.grid = kolo_algorithm_ops(b->comm, "grid") };
+	now.sent = s.sent_bytes;
+	now.model = s.model_sent_bytes;
+	for (int k = 0; k < NWAYS; k++)
+		now.ops[k] = kolo_algorithm_ops(b->comm, way_names[k]);
+	return now;
 }
 
 /* What has been counted since the operations that are timed began, without the barriers between
@@ -239,54 +241,34 @@ static struct counts count_since(const struct bench *b, const struct counts *bef
 {
 	const char *barrier = algorithm_in_table(b, BARRIER, 0);
 	struct counts now = count(b);
+	int by = BOARD;
 
 	now.sent -= before->sent;
 	now.model -= before->model;
-	now.ring -= before->ring;
-	now.board -= before->board;
-	now.direct -= before->direct;
-	now.exchange -= before->exchange;
-	now.doubling -= before->doubling;
-	now.pairwise -= before->pairwise;
-	now.partials -= before->partials;
-	now.shares -= before->shares;
-	now.grid -= before->grid;
-	if (strcmp(barrier, "ring") == 0)
-		now.ring -= (uint64_t)r->iterations;
-	else if (strcmp(barrier, "exchange") == 0)
-		now.exchange -= (uint64_t)r->iterations;
-	else if (strcmp(barrier, "doubling") == 0)
-		now.doubling -= (uint64_t)r->iterations;
-	else
-		now.board -= (uint64_t)r->iterations;
+	for (int k = 0; k < NWAYS; k++) {
+		now.ops[k] -= before->ops[k];
+		by = strcmp(barrier, way_names[k]) == 0 ? k : by;
+	}
+	now.ops[by] -= (uint64_t)r->iterations;
 	return now;
 }
 
 static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 				     const struct counts *s)
 {
-	const struct {
-		const char *name;
-		uint64_t ops;
-	} all[] = {
-		{ "ring", s->ring },         { "board", s->board },
-		{ "direct", s->direct },     { "exchange", s->exchange },
-		{ "doubling", s->doubling }, { "pairwise", s->pairwise },
-		{ "partials", s->partials }, { "shares", s->shares },
-		{ "grid", s->grid },
-	};
-	size_t most = 0;
+	int most = RING;
 
 	if (b->nranks == 1)
 		return "none";
 	if (b->gpu && j->coll == SEND_RECV)
 		return "direct";
-	if (collective_is_of_pairs(j->coll) && !b->gpu && !s->shares)
-		return s->board > 0 ? "board" : algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
-	for (size_t k = 1; k < sizeof(all) / sizeof(all[0]); k++)
-		if (all[k].ops > all[most].ops)
+	if (collective_is_of_pairs(j->coll) && !b->gpu && !s->ops[SHARES])
+		return s->ops[BOARD] > 0 ? "board"
+					 : algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
+	for (int k = 1; k < NWAYS; k++)
+		if (s->ops[k] > s->ops[most])
 			most = k;
-	return all[most].name;
+	return way_names[most];
 }
 
 /* Gathers the bytes of all ranks for one operation, and whether every rank sent what the model
@@ -302,7 +284,7 @@ static int compare_traffic(struct bench *b, const struct job *j, bool in_place,
 		n = (uint64_t)r->iterations * (uint64_t)messages_sent(b);
 		all = n * pair_bytes(b, j);
 	} else {
-		all = collective_is_of_pairs(j->coll) && !s->shares
+		all = collective_is_of_pairs(j->coll) && !s->ops[SHARES]
 			      ? n * pair_bytes(b, j)
 			      : model_bytes(b, j, in_place, s);
 	}

@@ -1,7 +1,7 @@
 """Kolo's collectives beside those of the MPI libraries that are installed: interleaved rounds, ratios, medians.
 
 usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--window K] [--network]
-                       [--peers NAME,...] [--out FILE] [--plot FILE.svg] [COLLECTIVE ...]
+                       [--threads] [--peers NAME,...] [--out FILE] [--plot FILE.svg] [COLLECTIVE ...]
 
 COLLECTIVE is one of ringbench's but barrier; without one, all of them. --peers takes some of the libraries only, as with more
 ranks than cores, where MPICH gives no core away: openmpi5,intel2021. `make perf PEERS=pypi` brings the newest Open MPI, MPICH and
@@ -11,6 +11,7 @@ flight together, and an answer: bandwidth and message rate; without, messages to
 Each round runs ringbench, in plain memory and in memory from kolo_alloc, and then each MPI library, whose buffers are
 from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. A round is "near" where Kolo's links were
 faster with ordinary stores when it began, "far" where streaming ones were: cores that share a cache want ordinary ones.
+With --threads Kolo's ranks are threads of one process. The others' are processes all the same.
 With --network all goes over TCP through the loopback interface: Kolo's own links (tcp) and libfabric's (ofi), Open MPI, and
 PyPI's MPICH through libfabric. They are told to use nothing else. What a plain exchange of as many bytes takes both ways at
 once (sockets.c) stands beside large sizes.
@@ -123,7 +124,8 @@ def best_peer(times, others, coll, key):
 def report(out, a, others, times, moods, limits):
     """Prints the table; returns the medians of the ratios, {(collective, who): {(bytes, in_place): ratio}}."""
     medians = {(coll, who): {} for coll in a.collectives for who in a.kolo}
-    print(f"# f32, sum, root 0, {a.ranks} ranks, {a.rounds} interleaved rounds; {machine()}", file=out)
+    kind = ", Kolo's threads of one process" if a.threads else ""
+    print(f"# f32, sum, root 0, {a.ranks} ranks{kind}, {a.rounds} interleaved rounds; {machine()}", file=out)
     print("# beside " + ", ".join(f"{name}: {peer.version}" for name, peer in others.items()), file=out)
     print("# rounds: " + ", ".join(f"{moods.count(m)} {m}" for m in sorted(set(moods))), file=out)
     limit = "a plain exchange both ways over TCP" if a.network else "memcpy on each rank's core, all at once"
@@ -191,6 +193,7 @@ def main():
     parse.add_argument("--factor", type=int, default=4)
     parse.add_argument("--window", type=int, default=0)
     parse.add_argument("--network", action="store_true")
+    parse.add_argument("--threads", action="store_true")
     parse.add_argument("--peers")
     parse.add_argument("--out")
     parse.add_argument("--plot")
@@ -205,7 +208,7 @@ def main():
     a.max = largest
     if a.plot and not shutil.which("gnuplot"):
         sys.exit("gnuplot is not installed: make deps")
-    a.kolo = OVER_TCP if a.network else ON_ONE_HOST
+    a.kolo = {who: [*options, *(["--threads"] if a.threads else [])] for who, options in (OVER_TCP if a.network else ON_ONE_HOST).items()}
     others = peers.peers(a.network)
     if a.peers:
         chosen = a.peers.split(",")

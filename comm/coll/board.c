@@ -373,7 +373,7 @@ struct slices {
 	struct ko_plan parts; /* a block for each rank; of a broadcast one alone */
 	size_t step;          /* elements of a part in a slice */
 	size_t count;         /* of slices */
-	size_t len;           /* bytes of a payload: `step` elements, so often as `spans` says */
+	size_t len;           /* bytes of a payload: `step` elements, as often as `spans` says */
 };
 
 /* How many times `step` elements a rank gives in a turn. */
@@ -658,7 +658,7 @@ static uint64_t slices_end(enum ko_coll coll, const struct ko_costs *costs, int 
 {
 	enum { LEAST = 64 }; /* bytes of a rank's part in a turn */
 	bool is_shared = nranks > 2 && (coll == KO_ALL_REDUCE || coll == KO_REDUCE);
-	double turns = costs->share > 1 ? most_turns(coll) : 2 * is_shared, bytes;
+	double turns = costs->share > 1 ? most_turns(coll) : (is_shared ? 2 : 0), bytes;
 
 	(void)windows;
 	if (coll == KO_BARRIER || !turns || costs->board_room / spans(coll, nranks) < LEAST)

@@ -123,8 +123,9 @@ static size_t parts_bytes(const struct ko_call *call, size_t size)
 	const struct kolo_comm *c = call->comm;
 	size_t part = call->n * size, others = (size_t)c->nranks - 1;
 	size_t bytes = call->coll == KO_GATHER ? part : others * part;
+	bool fits = part * (size_t)c->nranks < c->agreed.algorithms.parts_end;
 
-	return bytes > KO_EXPECT_ONE_WAY ? 0 : bytes;
+	return bytes > KO_EXPECT_ONE_WAY || !fits ? 0 : bytes;
 }
 
 /* Does this rank write its cell, in an operation over the board? */

@@ -32,6 +32,15 @@ static size_t whole_pages(size_t len)
 	return (len + PAGE - 1) / PAGE * PAGE;
 }
 
+/* Where the board begins in the memory that the ranks share, behind roster and bells. */
+static size_t board_at(int nranks)
+{
+	size_t before = ko_roster_len(nranks) + ko_bells_len(nranks);
+	size_t line = _Alignof(struct ko_cell);
+
+	return (before + line - 1) / line * line;
+}
+
 /* A communicator and its parts, in one block. */
 struct whole {
 	struct kolo_comm comm;
@@ -80,8 +89,7 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, struct ko_progress p
 	c->timeout_ms = timeout_ms;
 	c->progress = progress;
 	c->parent = parent;
-	c->shared_len =
-		whole_pages(ko_roster_len(nranks) + ko_bells_len(nranks) + ko_board_len(nranks));
+	c->shared_len = whole_pages(board_at(nranks) + ko_board_len(nranks));
 	c->log = *log;
 	c->log.rank = rank;
 	mine->pid = getpid();
@@ -130,7 +138,7 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 	if (!memory)
 		return rc;
 	c->bells = (struct ko_bells *)((char *)memory + ko_roster_len(c->nranks));
-	*c->board = ko_board_view((char *)c->bells + ko_bells_len(c->nranks), c->nranks);
+	*c->board = ko_board_view((char *)memory + board_at(c->nranks), c->nranks);
 	return rc;
 }
 

@@ -48,12 +48,12 @@ struct ko_board ko_board_view(void *memory, int nranks)
 				  .cells = 1 };
 }
 
-/* Cells for a payload of so many bytes: a power of two. */
+/* Cells for a payload of so many bytes: a power of two, KO_BOARD_LONG at most. */
 static uint64_t cells_for(const struct ko_board *board, size_t bytes)
 {
 	uint64_t cells = 1;
 
-	while (bytes > SMALL && bytes > cells * board->cell_room)
+	while (bytes > SMALL && bytes > cells * board->cell_room && cells < KO_BOARD_LONG)
 		cells *= 2;
 	return cells;
 }
@@ -61,7 +61,7 @@ static uint64_t cells_for(const struct ko_board *board, size_t bytes)
 /* The number of the next turn, if it takes so many cells. */
 static uint64_t number(const struct ko_board *board, uint64_t cells)
 {
-	return (board->turn + cells - 1) / cells * cells;
+	return (board->turn + cells - 1) & ~(cells - 1);
 }
 
 void ko_board_take_cells(struct ko_board *board, size_t bytes)

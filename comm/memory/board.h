@@ -53,7 +53,8 @@ size_t ko_board_len(int nranks);
 size_t ko_board_cell_room(int nranks);
 size_t ko_board_room(int nranks);
 
-/* The view of a new board in ko_board_len zeroed bytes that all ranks map. */
+/* The view of a new board in ko_board_len zeroed bytes that all ranks map. They begin where a cell
+ * may. */
 struct ko_board ko_board_view(void *memory, int nranks);
 
 /* The cell that `rank` uses in a turn. */

@@ -20,7 +20,7 @@ int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *mo
 		 size_t more_len);
 
 /* The same in two steps. ko_turn_open waits until this rank's cells may be written; *payload is
- * where `len` bytes belong, and may be NULL. ko_turn_publish gives what lies there. */
+ * where `len` bytes belong. ko_turn_publish gives what lies there. */
 int ko_turn_open(struct ko_run *run, size_t len, char **payload);
 void ko_turn_publish(struct ko_run *run);
 

@@ -152,6 +152,7 @@ static int algorithm_rows(const struct kolo_comm *c, int coll,
 {
 	const struct ko_algorithms *t = &c->agreed.algorithms;
 	enum ko_algorithm rest = ko_algorithm_rest((enum ko_coll)coll, c->sums);
+	uint64_t tried = tried_begin(t, coll);
 	int n = add_tried(t->windows, coll, "alloc", rows, 0);
 	uint64_t begin = 0, end;
 
@@ -160,8 +161,7 @@ static int algorithm_rows(const struct kolo_comm *c, int coll,
 
 		if (ko_algorithm_table[k]->agree)
 			continue;
-		end = ko_min_size(k == rest ? UINT64_MAX : t->any[k][coll].end,
-				  tried_begin(t, coll));
+		end = k == rest ? tried : ko_min_size(t->any[k][coll].end, tried);
 		if (coll == KO_BARRIER && end)
 			end = UINT64_MAX;
 		if (end > begin) {

@@ -433,10 +433,8 @@ static char *given_for(const struct slices *p, int rank, int part)
 /* Begins a turn in which all ranks give. */
 static int open_turn(const struct slices *p)
 {
-	char *payload;
-
 	ko_board_take_cells(p->run->comm->board, p->len);
-	return ko_turn_open(p->run, p->len, &payload);
+	return ko_turn_open(p->run);
 }
 
 static void write_slice(const struct slices *p, size_t k, const void *src)
@@ -629,14 +627,12 @@ static struct ko_model slices_model(const struct ko_run *run)
 	};
 }
 
-/* Bytes of the vector that go over the board in a turn. */
+/* Bytes of the vector that go over the board in a turn: as many as fit of each part. */
 static double bytes_a_turn(enum ko_coll coll, const struct ko_costs *costs, int nranks)
 {
-	double room = (double)costs->board_room;
+	int parts = coll == KO_BROADCAST ? 1 : nranks;
 
-	if (coll == KO_ALL_GATHER)
-		return room * nranks;
-	return coll == KO_ALL_REDUCE || coll == KO_REDUCE ? room * nranks / (nranks + 1) : room;
+	return (double)costs->board_room * parts / (double)spans(coll, nranks);
 }
 
 /* Turns from which on the ring is better if ranks share processors. Its vectors stay in the caches

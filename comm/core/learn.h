@@ -8,7 +8,7 @@
  * better for what is too large for the caches. Each rank decides for itself. Bytes that the kernel
  * copies (CMA) are not concerned.
  *
- * Reading: is plain memory of other ranks read directly (CMA) or sent round the ring? One rank, the
+ * Reading: is plain memory of other ranks read directly (CMA), or sent? One rank, the
  * decider, decides for all and says so in its cell (comm/coll/direct.c).
  *
  * Messages: does a large message go by rendezvous or through the slots of a lane? Each sender

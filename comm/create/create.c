@@ -205,8 +205,9 @@ static void open_trace(struct kolo_comm *c)
 	c->trace = ko_trace_open(name, who, &c->log);
 }
 
-/* A wait spins when every rank of the host can have a processor of its own. */
-static void choose_spins(struct kolo_comm *c)
+/* How many ranks of this host there are for each processor. A wait spins when each can have one of
+ * its own. */
+static void find_share(struct kolo_comm *c)
 {
 	enum {
 		SPINS = 100,  /* some microseconds, about as long as it takes to be woken */
@@ -281,7 +282,7 @@ int ko_comm_complete(struct kolo_comm *c, const struct kolo_comm *like, int64_t 
 	if ((rc = ko_algorithm_find(c->table[0].algorithm, &forced)) < 0 ||
 	    (rc = find_sums(c, forced)) < 0)
 		return rc;
-	choose_spins(c);
+	find_share(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c, forced)) < 0 ||
 	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = connect_bruck(c, forced)) < 0 ||
 	    (rc = ko_rails_connect(c, deadline)) < 0 || (rc = ko_probe(c, like)) < 0)

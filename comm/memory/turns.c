@@ -46,8 +46,7 @@ static int try_cell(void *what)
 		       : ko_wait_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
 }
 
-/* The last operation before `seq` that wrote one of this rank's cells of this turn. 0: none did
- * since `seq`. */
+/* The last operation other than `seq` that wrote one of this rank's cells of this turn; 0: none. */
 static uint64_t last_use(const struct ko_board *board, uint64_t seq)
 {
 	const uint64_t *used = &board->used[board->turn % KO_BOARD_CELLS];
@@ -93,13 +92,11 @@ static void write_payload(const struct ko_run *run, char *out, const void *src, 
 		ko_copy_expected(out, src, len);
 }
 
-int ko_turn_open(struct ko_run *run, size_t len, char **payload)
+int ko_turn_open(struct ko_run *run)
 {
-	const struct kolo_comm *c = run->comm;
-	const struct ko_board *board = c->board;
+	const struct ko_board *board = run->comm->board;
 	uint64_t last = last_use(board, run->desc.seq);
 
-	*payload = ko_board_payload(board, board->turn, c->rank, len);
 	return last > board->safe ? wait_room(run, last) : 0;
 }
 
@@ -121,8 +118,9 @@ void ko_turn_publish(struct ko_run *run)
 
 int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len)
 {
-	char *payload;
-	int rc = ko_turn_open(run, len + more_len, &payload);
+	const struct ko_board *board = run->comm->board;
+	char *payload = ko_board_payload(board, board->turn, run->comm->rank, len + more_len);
+	int rc = ko_turn_open(run);
 
 	if (rc < 0)
 		return rc;

@@ -19,9 +19,9 @@
 int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *more,
 		 size_t more_len);
 
-/* The same in two steps. ko_turn_open waits until this rank's cells may be written; *payload is
- * where `len` bytes belong. ko_turn_publish gives what lies there. */
-int ko_turn_open(struct ko_run *run, size_t len, char **payload);
+/* The same in two steps. ko_turn_open blocks until this rank's cells may be written.
+ * ko_turn_publish gives what was written since to ko_board_payload. */
+int ko_turn_open(struct ko_run *run);
 void ko_turn_publish(struct ko_run *run);
 
 /* Waits until `rank` has written its cell. */

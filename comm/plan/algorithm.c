@@ -194,7 +194,9 @@ void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITH
 		q.rest = ko_algorithm_rest(q.coll, sums);
 		decide_ranges(&q, out);
 	}
-	/* Like an all-gather; but a cell has to hold a whole vector. */
+	/* Like an all-gather; but all cells of a rank that a turn takes have to hold a whole
+	 * vector. It takes one only where each rank has a processor (why: D171 in
+	 * comm/DECISIONS.md). */
 	out->parts_end = ko_min_size(out->any[KO_BOARD][KO_ALL_GATHER].end,
 				     (costs->share > 1 ? costs->board_room : costs->cell_room) + 1);
 	out->led_end = find_led_end(&q);

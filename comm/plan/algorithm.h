@@ -51,9 +51,9 @@ struct ko_costs {
 	/* Of reading another rank's plain memory: the system call, and the rate of large pieces.
 	 * Rate 0: not every rank may */
 	double read_ns, read_bytes_per_ns;
-	/* Ranks for each processor, at least 1. If it is more, a rank that waits gives its
-	 * processor away, and what is measured on one rank alone takes so many times as long when
-	 * all of them do it */
+	/* Ranks of rank 0's host for each processor, at least 1. If it is more, a rank that waits
+	 * gives its processor away. What was measured on one rank alone takes so many times as long
+	 * when all ranks do it */
 	double share;
 	bool network;           /* all bytes are to go through links that are no shared memory */
 	uint64_t board_room;    /* bytes that a rank can give in a turn on the board */

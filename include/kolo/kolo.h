@@ -277,9 +277,8 @@ struct kolo_comm_attr {
 	/* The name of an algorithm: "ring", "board", "slices", "exchange", "doubling", "partials",
 	 * "shares", "direct", "pairwise" or "grid". All but the ring run wherever they can; other
 	 * operations use what has no limits. "board", "slices" and "direct" need all ranks on one
-	 * host. It must add in
-	 * the order below: "ring" does in its own alone, "doubling" and "pairwise" in the tree's
-	 * alone, "partials", "shares" and "grid" in the grid's alone.
+	 * host. It must add in the order below: "ring" does in its own alone, "doubling" and
+	 * "pairwise" in the tree's alone, "partials", "shares" and "grid" in the grid's alone.
 	 * NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
 	/* Receives lines of the log, with log_arg. It is called on the threads that use this
@@ -478,11 +477,11 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
  *
  * - "ring": slices go round the ring, from rank to rank.
  * - "board": each rank writes its vector where all other ranks read it, in one hop.
- * - "slices": so does each rank with one slice of it after the other. Of a reduction each rank adds
- *   up its part, and writes the sums for the others.
+ * - "slices": each rank writes its vector there slice by slice. Of a reduction each rank adds up a
+ *   part of every slice, and writes the sums for the others.
  * - "exchange": each rank's whole vector goes to all others, and every rank adds all of them.
  * - "direct": each rank reads and writes the other ranks' buffers in place. In memory that is not
- *   from kolo_alloc it must have been faster than the ring, or the lane, in earlier operations of
+ *   from kolo_alloc it must have been faster than what runs else, in earlier operations of
  *   this kind and size.
  * - "doubling" and "pairwise", of the order "tree", and "partials", "shares" and "grid", of the
  * order "grid": see kolo_all_reduce.

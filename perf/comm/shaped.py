@@ -1,8 +1,7 @@
 """An all-reduce of two hosts over a shaped network, beside the MPIs that are there and gloo: what of the rate is reached, and how soon
 do 8 bytes come?
 
-    B=build python3 perf/comm/shaped.py [--rounds R] [--sizes BYTES,...] [RATE ...]     5 8,4096,65536,1048576,4194304,16777216 \
-1gbit 5gbit 10gbit
+    B=build python3 perf/comm/shaped.py [--rounds R] [--sizes BYTES,...] [RATE ...]     5, six sizes to 16 MiB, 1gbit 5gbit 10gbit
 
 Hosts are network namespaces that a bridge joins (tests/hosts/cluster.py, as root); tbf lets each send at RATE. Each has a rank, and
 all is TCP over IPv4. Nothing is bound to cores: MPIs would bind the first rank of either host to the same one. Rounds are
@@ -114,9 +113,14 @@ def write_agent(machines, folder):
         f.write(AGENT.format(cases=cases))
 
 
+def bits_a_second(rate):
+    found = re.fullmatch(r"(\d+)([mg])bit", rate)
+    if not found:
+        sys.exit(f"{rate}: want a rate like 500mbit or 10gbit")
+    return int(found[1]) * {"m": 1e6, "g": 1e9}[found[2]]
+
+
 def report(rate, sizes, took, rounds):
-    number, unit = re.fullmatch(r"(\d+)([mg])bit", rate).groups()
-    bits = int(number) * {"m": 1e6, "g": 1e9}[unit]
     others = [name for name in took if name != "kolo"]
     print(f"#\n# {rate}: us\n# {'bytes':>10} " + " ".join(f"{name:>10}" for name in took) + "  share of the rate   best other / Kolo")
     for size in sizes:
@@ -124,7 +128,7 @@ def report(rate, sizes, took, rounds):
         ratios = sorted(min(took[name][k][size] for name in others) / took["kolo"][k][size] for k in range(rounds)) if others else []
         beside = f"{statistics.median(ratios):.2f} [{', '.join(f'{x:.2f}' for x in interval(ratios))}]" if ratios else "-"
         print(f"  {size:>10} " + " ".join(f"{medians[name]:>10.1f}" for name in took) +
-              f"  {8 * size / medians['kolo'] * 1e6 / bits:>17.3f}   {beside}", flush=True)
+              f"  {8 * size / medians['kolo'] * 1e6 / bits_a_second(rate):>17.3f}   {beside}", flush=True)
 
 
 def main():
@@ -134,6 +138,8 @@ def main():
                        default=[8, 4096, 65536, 1 << 20, 4 << 20, 16 << 20])
     parse.add_argument("rates", nargs="*", default=["1gbit", "5gbit", "10gbit"], metavar="RATE")
     a = parse.parse_args()
+    for rate in a.rates:
+        bits_a_second(rate)
     others = peers.peers(True)
     ways = {"kolo": kolo, **({"gloo": gloo} if os.path.exists(PYTHON) else {}), **{name: mpi(name, peer) for name, peer in others.items()}}
     print(f"# all-reduce of f32 over TCP, 2 hosts of a rank, {a.rounds} rounds; {machine()}")

@@ -98,6 +98,11 @@ int kolo_comm_nranks(const struct kolo_comm *comm)
 	return comm->nranks;
 }
 
+int kolo_comm_local_ranks(const struct kolo_comm *comm)
+{
+	return comm->local_ranks;
+}
+
 const char *kolo_comm_order(const struct kolo_comm *comm)
 {
 	return ko_sums_name(comm->sums);

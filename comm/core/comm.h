@@ -66,6 +66,7 @@ struct ko_counters {
 
 struct kolo_comm {
 	int rank, nranks;
+	int local_ranks;        /* of them on this rank's host */
 	unsigned generation;    /* of the process that made it (comm/base/fork.h) */
 	bool spread;            /* its ranks are on several hosts */
 	bool traced;            /* each operation is logged or traced */

@@ -214,19 +214,20 @@ static void find_share(struct kolo_comm *c)
 		FAR_SPINS = 2 /* between hosts, where a try may be a system call, as a yield is */
 	};
 	uint64_t all[KO_CPU_WORDS] = { 0 };
-	int cpus = 0, ranks = 0;
+	int cpus = 0;
 
 	for (int r = 0; r < c->nranks; r++) {
 		if (!ko_place_same(&c->table[r].place, &c->table[c->rank].place))
 			continue;
-		ranks++;
+		c->local_ranks++;
 		for (int k = 0; k < KO_CPU_WORDS; k++)
 			all[k] |= c->table[r].place.cpus[k];
 	}
 	for (int k = 0; k < KO_CPU_WORDS; k++)
 		cpus += __builtin_popcountll(all[k]);
-	c->share = cpus && ranks > cpus ? (double)ranks / cpus : 1; /* cpus 0: not known */
-	c->most_spins = c->share > 1 ? 0 : ranks < c->nranks ? FAR_SPINS : SPINS;
+	/* No processors: they are not known */
+	c->share = cpus && c->local_ranks > cpus ? (double)c->local_ranks / cpus : 1;
+	c->most_spins = c->share > 1 ? 0 : c->local_ranks < c->nranks ? FAR_SPINS : SPINS;
 }
 
 /* The order of additions that rank 0 wants, and the shape if it has one. Without a wish it is the

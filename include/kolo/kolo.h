@@ -410,6 +410,10 @@ int kolo_timeout_set(struct kolo_comm *comm, int seconds);
 int kolo_comm_rank(const struct kolo_comm *comm);
 int kolo_comm_nranks(const struct kolo_comm *comm);
 
+/* The number of ranks on this rank's host, itself included. It equals kolo_comm_nranks if all ranks
+ * are on one host. Containers with different network namespaces count as hosts. Never fails. */
+int kolo_comm_local_ranks(const struct kolo_comm *comm);
+
 /* The name of the order of additions: "ring", "tree" or "grid". It has static storage. Never
  * fails. */
 const char *kolo_comm_order(const struct kolo_comm *comm);

@@ -29,7 +29,7 @@ static void knows_itself(struct t_rank *r)
 	struct kolo_comm *c = t_comm(r);
 
 	CHECK(kolo_comm_rank(c) == r->rank && kolo_comm_nranks(c) == r->nranks);
-	CHECK(kolo_comm_status(c) == 0);
+	CHECK(kolo_comm_local_ranks(c) == r->nranks && kolo_comm_status(c) == 0);
 	check_works(c);
 	kolo_comm_destroy(c);
 }
@@ -205,7 +205,8 @@ static void split_in_all_ways(struct t_rank *r)
 	CHECK(kolo_comm_rank(reversed) == r->nranks - 1 - r->rank);
 	CHECK(kolo_comm_split(c, r->rank == 1 ? KOLO_NOCOLOR : 0, 5, &none) == 0);
 	CHECK((none == NULL) == (r->rank == 1));
-	CHECK(kolo_comm_split(c, r->rank, 0, &alone) == 0 && kolo_comm_nranks(alone) == 1);
+	CHECK(kolo_comm_split(c, r->rank, 0, &alone) == 0 && kolo_comm_nranks(alone) == 1 &&
+	      kolo_comm_local_ranks(alone) == 1);
 	CHECK(kolo_comm_split(half, kolo_comm_rank(half) / 2, 0, &quarter) == 0);
 	check_works(half);
 	check_works(reversed);

@@ -249,8 +249,9 @@ static void split(void)
 	must(kolo_all_reduce(all, &x, &x, 1, KOLO_I64, KOLO_SUM, NULL), "all_reduce");
 	must(kolo_comm_split(comm, rank / 2, 0, &host), "split");
 	must(kolo_all_to_all(host, y, y + 4, 1, KOLO_I64, NULL), "all_to_all");
-	printf("rank %d is %d of %d, sum %lld\n", rank, kolo_comm_rank(all), kolo_comm_nranks(all),
-	       (long long)x);
+	printf("rank %d is %d of %d, sum %lld; here %d, then %d\n", rank, kolo_comm_rank(all),
+	       kolo_comm_nranks(all), (long long)x, kolo_comm_local_ranks(all),
+	       kolo_comm_local_ranks(host));
 	kolo_comm_destroy(host);
 	kolo_comm_destroy(all);
 }

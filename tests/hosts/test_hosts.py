@@ -522,8 +522,8 @@ def strangers_do_no_harm():
 @test
 def a_communicator_of_several_hosts_can_be_split():
     with hosts(2) as (_, machines):
-        for rank, (code, out, err) in enumerate(finish(start(machines, 2, RANK, "split"))):
-            assert code == 0 and out == f"rank {rank} is {3 - rank} of 4, sum 15\n", (out, err)
+        for rank, (code, out, err) in enumerate(finish(start(machines, 3, RANK, "split"))):
+            assert code == 0 and out == f"rank {rank} is {5 - rank} of 6, sum 63; here 3, then {1 if rank in (2, 3) else 2}\n", (out, err)
 
 
 @test

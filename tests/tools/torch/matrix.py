@@ -163,6 +163,35 @@ def movements():
     run(3, _movements)
 
 
+def _lists(rank, n, place):
+    join("kolo", rank, n, place)
+    for size, at in itertools.product((5, 30000, 1 << 20), range(n)):  # how a rank's list lies in memory is its own affair
+        room = torch.zeros(size * n)
+        outs = list(room.chunk(n)) if rank == at else [torch.zeros(size) for _ in range(n)]
+        dist.all_gather(outs, data(rank, size, torch.float32))
+        assert all(torch.equal(outs[r], data(r, size, torch.float32)) for r in range(n)), ("all_gather", size, at)
+        own = outs[rank].copy_(data(rank, size, torch.float32))  # in place
+        dist.all_gather([x.zero_() if r != rank else x for r, x in enumerate(outs)], own)
+        assert all(torch.equal(outs[r], data(r, size, torch.float32)) for r in range(n)), ("all_gather in place", size, at)
+        outs[(rank + 1) % n].copy_(own)  # where another rank's goes
+        dist.all_gather(outs, outs[(rank + 1) % n])
+        assert all(torch.equal(outs[r], data(r, size, torch.float32)) for r in range(n)), ("all_gather over its input", size, at)
+        part, ins = torch.zeros(size), data(rank, size * n, torch.float32).chunk(n)
+        dist.reduce_scatter(part, list(ins) if rank == at else [x.clone() for x in ins])
+        expected = reduced(dist.ReduceOp.SUM, torch.float32, size * n, n).chunk(n)[rank]
+        assert torch.equal(part, expected), ("reduce_scatter", size, at)
+        ins = list(ins) if rank == at else [x.clone() for x in ins]
+        dist.reduce_scatter(ins[(rank + 1) % n], ins)
+        assert torch.equal(ins[(rank + 1) % n], expected), ("reduce_scatter over its input", size, at)
+    dist.destroy_process_group()
+
+
+@case
+def lists_of_tensors_lie_as_each_rank_likes():
+    run(2, _lists)
+    run(4, _lists)
+
+
 def _splits(rank, n, place):
     join("kolo", rank, n, place)
     rows = [[(3 * i + j) % 4 for j in range(n)] for i in range(n)]

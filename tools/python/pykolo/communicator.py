@@ -54,6 +54,7 @@ class Communicator:
             check(library().kolo_comm_create(ctypes.byref(a), ctypes.byref(self._handle)))
         self.rank: int = library().kolo_comm_rank(self._handle)
         self.nranks: int = library().kolo_comm_nranks(self._handle)
+        self.local_ranks: int = library().kolo_comm_local_ranks(self._handle)
         self.order: str = library().kolo_comm_order(self._handle).decode()
 
     # ---- The communicator itself

@@ -107,6 +107,7 @@ FUNCTIONS = {
     "kolo_timeout_set": (INT, [POINTER, INT]),
     "kolo_comm_rank": (INT, [POINTER]),
     "kolo_comm_nranks": (INT, [POINTER]),
+    "kolo_comm_local_ranks": (INT, [POINTER]),
     "kolo_comm_order": (TEXT, [POINTER]),
     "kolo_comm_stats": (INT, [POINTER, ctypes.POINTER(Stats)]),
     "kolo_alloc": (INT, [POINTER, SIZE, OUT]),

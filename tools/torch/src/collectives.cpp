@@ -34,6 +34,13 @@ template <class One, class Call> int each(const std::vector<One> &all, Call call
 	return rc;
 }
 
+// Do the two overlap in memory?
+bool overlap(const Elements &a, const Elements &b)
+{
+	const char *p = static_cast<char *>(a.data), *q = static_cast<char *>(b.data);
+	return p < q + b.bytes() && q < p + a.bytes();
+}
+
 // The parts of an operation: each rank's tensor, in order; in one piece if they lie one after the other.
 class Parts
 {
@@ -54,11 +61,25 @@ class Parts
 	kolo_type type() const { return parts_[0].type; }
 	size_t size() const { return parts_.size(); }
 	const Elements &operator[](int rank) const { return parts_[static_cast<size_t>(rank)]; }
-	// Is copying them to one place dearer than an operation for each? A GPU copies faster than it hears of others.
-	bool large(const Place &place) const
+	// Is copying them to one place dearer than an operation for each? Yes if they are large and in pieces on some
+	// rank: all ranks must find the same, so they ask each other. A GPU copies faster than it hears of others.
+	int askApart(Place &place, bool &apart) const
 	{
-		constexpr size_t LARGE = 256 << 10;
-		return !place.queue && total_ >= LARGE && !inPlace();
+		constexpr size_t LARGE = 1 << 20;
+		uint8_t pieces = !inPlace();
+		int rc = 0;
+		if (!place.queue && total_ >= LARGE)
+			rc = kolo_all_reduce(place.comm, &pieces, &pieces, 1, KOLO_U8, KOLO_MAX, nullptr);
+		apart = !place.queue && total_ >= LARGE && pieces;
+		return rc;
+	}
+	// Would writing one spoil the other, although copies are not made of the parts?
+	bool spoils(const Elements &e, int own, bool apart) const
+	{
+		size_t others = 0;
+		for (size_t r = 0; r < parts_.size(); r++)
+			others += overlap(parts_[r], e) && (static_cast<int>(r) != own || parts_[r].data != e.data);
+		return others > 0 && (apart || inPlace());
 	}
 	const size_t *counts() const { return counts_.data(); }
 	bool equal() const
@@ -120,13 +141,6 @@ int rootOf(int64_t root, int size, const char *op)
 void sameLength(size_t ins, size_t outs, const char *op)
 {
 	TORCH_CHECK_VALUE(ins == outs, "kolo: ", op, ": ", ins, " input tensors and ", outs, " output tensors");
-}
-
-// Do the two overlap in memory?
-bool overlap(const Elements &a, const Elements &b)
-{
-	const char *p = static_cast<char *>(a.data), *q = static_cast<char *>(b.data);
-	return p < q + b.bytes() && q < p + a.bytes();
 }
 
 // One tensor of each rank, and where all of them are, or go to.
@@ -280,6 +294,27 @@ Done Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
 
 // ---- Gathering ----------------------------------------------------------------------------------------------------
 
+namespace
+{
+
+// Without a copy. On one host all ranks pass their parts at once; between hosts a part goes to each host once.
+int gatherEach(Place &place, const Elements &in, const void *src, const Parts &out)
+{
+	const int rank = kolo_comm_rank(place.comm), n = kolo_comm_nranks(place.comm);
+	int rc = 0;
+	if (kolo_comm_local_ranks(place.comm) == n)
+		return grouped(2 * out.size(), [&](size_t k) {
+			const int r = (rank + static_cast<int>(k / 2)) % n;
+			return k % 2 ? kolo_recv(place.comm, out[r].data, out[r].n, in.type, r, place.queue)
+				     : kolo_send(place.comm, src, in.n, in.type, r, place.queue);
+		});
+	for (int r = 0; r < n && rc == 0; r++)
+		rc = kolo_broadcast(place.comm, src, out[r].data, out[r].n, in.type, r, place.queue);
+	return rc;
+}
+
+} // namespace
+
 Done Backend::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts)
 {
 	const Elements in = elementsOf(single(inputs, "all_gather"), "all_gather");
@@ -287,15 +322,16 @@ Done Backend::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c1
 	const Parts out(outputs[0], size_, "all_gather");
 	mustMatch(inputs[0], outputs[0][static_cast<size_t>(rank_)], 1, "all_gather");
 	return run(OpType::ALLGATHER, "all_gather", inputs, outputs[0], opts, [in, out, this](Place &place) {
-		int done = 0;
-		for (int r = 0; r < size_ && done == 0 && out.large(place); r++)
-			done = kolo_broadcast(place.comm, in.data, out[r].data, out[r].n, in.type, r, place.queue);
-		if (done < 0 || out.large(place))
-			return done;
+		bool apart;
+		int rc = out.askApart(place, apart);
+		if (rc < 0)
+			return rc;
+		const void *src = out.spoils(in, rank_, apart) ? copyOf(place, in) : in.data;
+		if (apart)
+			return gatherEach(place, in, src, out);
 		void *whole = out.whole(place);
-		const int rc =
-			out.equal() ? kolo_all_gather(place.comm, in.data, whole, in.n, in.type, place.queue)
-				    : kolo_all_gather_v(place.comm, in.data, whole, out.counts(), in.type, place.queue);
+		rc = out.equal() ? kolo_all_gather(place.comm, src, whole, in.n, in.type, place.queue)
+				 : kolo_all_gather_v(place.comm, src, whole, out.counts(), in.type, place.queue);
 		if (rc == 0)
 			out.store(place, whole);
 		return rc;
@@ -399,6 +435,33 @@ Done Backend::scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d
 
 // ---- Reducing and scattering --------------------------------------------------------------------------------------
 
+namespace
+{
+
+int reduceScatter(Place &place, const Parts &in, const Elements &out, kolo_op op)
+{
+	bool apart;
+	int rc = in.askApart(place, apart);
+	if (rc < 0)
+		return rc;
+	void *dst = in.spoils(out, kolo_comm_rank(place.comm), apart) ? place.room(out.bytes()) : out.data;
+	for (size_t r = 0; r < in.size() && rc == 0 && apart; r++) {
+		const Elements &part = in[static_cast<int>(r)];
+		rc = kolo_reduce(place.comm, part.data, dst, part.n, out.type, op, static_cast<int>(r), place.queue);
+	}
+	if (!apart) {
+		void *whole = in.whole(place);
+		in.load(place, whole);
+		rc = in.equal() ? kolo_reduce_scatter(place.comm, whole, dst, out.n, out.type, op, place.queue)
+				: kolo_reduce_scatter_v(place.comm, whole, dst, in.counts(), out.type, op, place.queue);
+	}
+	if (rc == 0 && dst != out.data)
+		place.copy(out.data, dst, out.bytes());
+	return rc;
+}
+
+} // namespace
+
 Done Backend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::ReduceScatterOptions &opts)
 {
 	const Elements out = elementsOf(single(outputs, "reduce_scatter"), "reduce_scatter");
@@ -406,23 +469,10 @@ Done Backend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs, con
 	const Parts in(inputs[0], size_, "reduce_scatter");
 	const Reduction reduction(opts.reduceOp, outputs[0].scalar_type(), "reduce_scatter");
 	mustMatch(inputs[0][static_cast<size_t>(rank_)], outputs[0], 1, "reduce_scatter");
-	return run(OpType::REDUCE_SCATTER, "reduce_scatter", inputs[0], outputs, opts,
-		   [in, out, reduction, this](Place &place) {
-			   return reduced(place, reduction, [&](kolo_op op) {
-				   int done = 0;
-				   for (int r = 0; r < size_ && done == 0 && in.large(place); r++)
-					   done = kolo_reduce(place.comm, in[r].data, out.data, in[r].n, out.type, op,
-							      r, place.queue);
-				   if (done < 0 || in.large(place))
-					   return done;
-				   void *whole = in.whole(place);
-				   in.load(place, whole);
-				   return in.equal() ? kolo_reduce_scatter(place.comm, whole, out.data, out.n, out.type,
-									   op, place.queue)
-						     : kolo_reduce_scatter_v(place.comm, whole, out.data, in.counts(),
-									     out.type, op, place.queue);
-			   });
-		   });
+	return run(
+		OpType::REDUCE_SCATTER, "reduce_scatter", inputs[0], outputs, opts, [in, out, reduction](Place &place) {
+			return reduced(place, reduction, [&](kolo_op op) { return reduceScatter(place, in, out, op); });
+		});
 }
 
 Done Backend::reduceScatterAll(OpType type, const Tensors &outputs, const Tensors &inputs,

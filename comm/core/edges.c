@@ -121,6 +121,16 @@ int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct 
 	return ko_transport_choose(hosts ? first->net : first->transport, a, b, out);
 }
 
+int ko_edges_pair(const struct kolo_comm *c, const struct ko_edges *e)
+{
+	const struct ko_link_ops *ops = e->to->ops;
+	int rc = e->next == e->prev && e->from->ops == ops && ops->pair
+			 ? ops->pair(e->to, e->from, c->rank < e->next)
+			 : 0;
+
+	return rc < 0 ? ko_edge_fail(c, e->to, e->next, rc) : 0;
+}
+
 int ko_edges_make(struct kolo_comm *c, const struct ko_place *here, const struct ko_limits *limits,
 		  struct ko_edges *e, int64_t deadline)
 {
@@ -138,6 +148,8 @@ int ko_edges_make(struct kolo_comm *c, const struct ko_place *here, const struct
 	rc = swap_addresses(c, e, deadline, &ends[0], &ends[1]);
 	if (rc == 0)
 		rc = ko_edges_join(c, ends, 2);
+	if (rc == 0)
+		rc = ko_edges_pair(c, e);
 	for (int k = 0; k < 2; k++)
 		if (ends[k].address.fd >= 0)
 			close(ends[k].address.fd);

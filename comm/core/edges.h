@@ -38,6 +38,10 @@ struct ko_end {
  * names the two ranks of a link that failed. */
 int ko_edges_join(struct kolo_comm *c, struct ko_end *ends, int n);
 
+/* Lets both links share a connection, if they join the same two ranks and the transport can do so.
+ * Both ranks call it when the links are joined, before they use them. Errors: KOLO_ESYS. */
+int ko_edges_pair(const struct kolo_comm *c, const struct ko_edges *e);
+
 /* Chooses the transport from one rank to another: the one that rank 0 asked for (for all edges, or
  * for edges between hosts), else the best. Both ends choose the same. Errors: KOLO_ENOTSUP. */
 int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct ko_link_ops **out);

@@ -101,7 +101,7 @@ static struct ko_end end_of(struct ko_link *link, int peer, const unsigned char 
 static int join_all(struct kolo_comm *c, const struct ends *all)
 {
 	struct ko_end ends[2 * MOST];
-	int n = 0;
+	int n = 0, rc;
 
 	for (int k = 1; k < c->bruck->nhops; k++) {
 		const struct ko_edges *e = &c->bruck->hops[k];
@@ -109,7 +109,10 @@ static int join_all(struct kolo_comm *c, const struct ends *all)
 		ends[n++] = end_of(e->from, e->prev, all[e->prev].to[k]);
 		ends[n++] = end_of(e->to, e->next, all[e->next].from[k]);
 	}
-	return ko_edges_join(c, ends, n);
+	rc = ko_edges_join(c, ends, n);
+	for (int k = 1; rc == 0 && k < c->bruck->nhops; k++)
+		rc = ko_edges_pair(c, &c->bruck->hops[k]);
+	return rc;
 }
 
 static int make(struct kolo_comm *c, struct ends *all)

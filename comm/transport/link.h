@@ -152,6 +152,11 @@ struct ko_link_ops {
 	 * goes by itself, and late. 0: slots of any length do as well. */
 	size_t packet;
 
+	/* NULL if nothing is gained. Both links join the same two ranks, one in each direction;
+	 * they are connected, and this rank has not used them. From now on they share a connection.
+	 * Both ranks call it, one of them as the `first`. Errors: KOLO_ESYS. */
+	int (*pair)(struct ko_link *to, struct ko_link *from, bool first);
+
 	/* NULL if slots are always copied, or if the link is `anywhere`. */
 	const struct ko_rma_ops *rma;
 

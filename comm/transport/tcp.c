@@ -1,6 +1,7 @@
 /* Links through TCP (ko_tcp_ops). Each edge has a connection that carries slots in one direction,
- * each after its head, and nothing in the other one. The kernel's buffers bound what is under way.
- * A sender that has read everything delivers all it has sent when it closes.
+ * each after its head. What it carries in the other one, if anything, is the edge back, whose bytes
+ * then take acknowledgements along. The kernel's buffers bound what is under way. A rank that has
+ * read everything delivers all it has sent when it closes.
  *
  * The sender's slot is free once the kernel has taken its bytes. The receiver reads into its slots
  * when it peeks. */
@@ -11,6 +12,7 @@
 #include "comm/sys/net.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +59,8 @@ struct tcp_link {
 	int listener; /* the receiver's, until it has its connection */
 	int strangers[MAX_STRANGERS], nstrangers;
 	unsigned char secret[SECRET]; /* the receiver's; the sender shows it */
-	union ko_net at;              /* where the receiver listens */
+	union ko_net at;              /* where the one that was dialled listens */
+	bool accepted;                /* this rank was dialled */
 	struct ko_iface by;           /* the interface that this end must use, if it has a name */
 	char *memory;                 /* `len` bytes: the slots, each after its gap */
 	const char *payload[KO_MAX_SLOTS]; /* sender: where the bytes of each slot are */
@@ -100,7 +103,7 @@ static int break_link(struct tcp_link *t, const char *what, const char *why)
 
 	if (!t->broken)
 		snprintf(t->why, sizeof(t->why), "tcp: the connection %s %s%s%s: %s: %s",
-			 t->link.role == KO_SEND ? "to" : "at", ko_net_text(&t->at, at),
+			 t->accepted ? "at" : "to", ko_net_text(&t->at, at),
 			 *t->by.name ? " through " : "", t->by.name, what, why);
 	t->broken = KOLO_ESYS;
 	return ko_fail(t->broken, "%s", t->why);
@@ -173,6 +176,7 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	memcpy(t->by.name, here->iface, sizeof(t->by.name));
 	memcpy(t->link.through, here->iface, sizeof(t->by.name));
 	t->fd = t->listener = -1;
+	t->accepted = role == KO_RECV;
 	t->len = limits->nslots * (GAP + limits->slot_len);
 	t->ahead_len = role == KO_SEND ? 0 : t->len < AHEAD ? t->len : AHEAD;
 	t->link.memory = t->len + t->ahead_len;
@@ -297,6 +301,21 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 	t->at = a.at;
 	memcpy(t->secret, a.secret, sizeof(t->secret));
 	return dial_receiver(t);
+}
+
+/* The first rank's `to` keeps its connection, and so does the other one's `from`, its other end. */
+static int pair_links(struct ko_link *to, struct ko_link *from, bool first)
+{
+	struct tcp_link *keeps = of(first ? to : from), *joins = of(first ? from : to);
+	int fd = fcntl(keeps->fd, F_DUPFD_CLOEXEC, 0);
+
+	if (fd < 0)
+		return break_link(joins, "joining the other direction's", strerror(errno));
+	close(joins->fd);
+	joins->fd = fd;
+	joins->at = keeps->at;
+	joins->accepted = keeps->accepted;
+	return 0;
 }
 
 /* ---- Sending --------------------------------------------------------------------------------- */
@@ -515,6 +534,7 @@ const struct ko_link_ops ko_tcp_ops = {
 	.progress = progress_link,
 	.drain = drain_link,
 	.close = close_link,
+	.pair = pair_links,
 	.anywhere = true,
 	.packet = PACKET,
 };

@@ -544,6 +544,33 @@ static void a_stream_between_processes_arrives_whole(const struct ko_link_ops *o
 	close(socks[1]);
 }
 
+/* Both directions between two ranks share a connection. Each case runs on each of them, while a
+ * slot waits in the other one. */
+static void paired_links_pass_every_case_in(const struct ko_link_ops *ops, size_t k, bool forth)
+{
+	struct pair there = connect_pair(ops, &limits), back = connect_pair(ops, &limits);
+	struct pair *tried = forth ? &there : &back, *other = forth ? &back : &there;
+
+	CHECK(ops->pair(there.tx, back.rx, true) == 0 && ops->pair(back.tx, there.rx, false) == 0);
+	printf("# %s, paired, %s: %s\n", ops->name, forth ? "there" : "back", cases[k].name);
+	fflush(stdout);
+	put(other, 30, 0x30, 30);
+	cases[k].run(tried);
+	get(other, 30, 0x30, 30);
+	ops->close(back.tx, false);
+	ops->close(there.rx, false);
+	ops->close(there.tx, false);
+	ops->close(back.rx, false);
+}
+
+static void paired_links_pass_every_case(void **state)
+{
+	(void)state;
+	for (size_t i = 0; ko_transports[i]; i++)
+		for (size_t k = 0; ko_transports[i]->pair && k < 2 * ARRAY_LEN(cases); k++)
+			paired_links_pass_every_case_in(ko_transports[i], k / 2, k % 2);
+}
+
 static void every_link_passes_every_case(void **state)
 {
 	(void)state;
@@ -755,6 +782,7 @@ static void transports_are_chosen_by_name_and_place(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(opening_a_link_leaves_signals_alone), /* before others have opened some */
 	cmocka_unit_test(every_link_passes_every_case),
+	cmocka_unit_test(paired_links_pass_every_case),
 	cmocka_unit_test(what_is_drained_needs_no_more_calls),
 	cmocka_unit_test(every_link_joins_processes),
 	cmocka_unit_test(a_fifo_in_one_memory_passes_every_case),

@@ -82,7 +82,7 @@ def what_trains_on_gloo_trains_on_kolo():
 def suite(name, ranks, excused=(), **variables):
     """torch's tests of a backend, under this name."""
     listed = python(f"{HERE}/suite.py", "--names", KOLO_AS=name)
-    names = fifth(listed.stdout.split())
+    names = fifth(re.findall(r"^test_\w+$", listed.stdout, re.MULTILINE))
     assert listed.returncode == 0 and names, listed.stderr[-3000:]
     done = python(f"{HERE}/suite.py", *(f"TestKolo.{test}" for test in names), KOLO_AS=name, WORLD_SIZE=str(ranks), **variables)
     failed = re.findall(r"^(?:ERROR|FAIL): (\w+) ", done.stderr, re.MULTILINE)

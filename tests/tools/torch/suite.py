@@ -31,7 +31,7 @@ if AS == "gloo" and hasattr(dist.Backend, "_ensure_backend_registered"):
 elif AS == "gloo":  # before 2.14 a name can't be taken over
     class OfAnyBackend(type):
         def __instancecheck__(cls, x):
-            return isinstance(x, c10d.ProcessGroup) or type(x).__name__ == "Backend"
+            return isinstance(x, c10d.ProcessGroup) or type(x).__name__ == "ProcessGroupKolo"
 
     class Gloo(metaclass=OfAnyBackend):
         def __new__(cls, store, rank, size, timeout):

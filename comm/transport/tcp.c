@@ -1,7 +1,7 @@
 /* Links through TCP (ko_tcp_ops). Each edge has a connection that carries slots in one direction,
- * each after its head. What it carries in the other one, if anything, is the edge back, whose bytes
- * then take acknowledgements along. The kernel's buffers bound what is under way. A rank that has
- * read everything delivers all it has sent when it closes.
+ * each after its head. Two ranks that are each other's next have one connection for both edges:
+ * bytes of one direction take the other's acknowledgements along. The kernel's buffers bound what
+ * is under way. A rank that has read everything delivers all it has sent when it closes.
  *
  * The sender's slot is free once the kernel has taken its bytes. The receiver reads into its slots
  * when it peeks. */

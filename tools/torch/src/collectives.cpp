@@ -73,13 +73,15 @@ class Parts
 		apart = !place.queue && total_ >= LARGE && pieces;
 		return rc;
 	}
-	// Would writing one spoil the other, although copies are not made of the parts?
+	// Does `e` lie where another rank's part is, so that one may be written before the other is read? Not if all
+	// parts are copied.
 	bool spoils(const Elements &e, int own, bool apart) const
 	{
-		size_t others = 0;
+		bool shared = false;
 		for (size_t r = 0; r < parts_.size(); r++)
-			others += overlap(parts_[r], e) && (static_cast<int>(r) != own || parts_[r].data != e.data);
-		return others > 0 && (apart || inPlace());
+			shared = shared ||
+				 (overlap(parts_[r], e) && (static_cast<int>(r) != own || parts_[r].data != e.data));
+		return shared && (apart || inPlace());
 	}
 	const size_t *counts() const { return counts_.data(); }
 	bool equal() const

@@ -4,7 +4,8 @@
  *
  * A new transport writes the functions of struct ko_link_ops, none of which may be NULL, and gets a
  * row in comm/core/transports.c. It adds struct ko_rma_ops if it can send from or receive into
- * memory of others. It adds `settle` if both ends share the slots' memory.
+ * memory of others. It adds `settle` if both ends share the slots' memory, and `pair` if two links
+ * may share a connection.
  *
  * A function that may return KO_EAGAIN says so; the caller then calls it again. No function blocks.
  * The one thread that uses the communicator calls them all. */

@@ -66,11 +66,10 @@ class Parts
 	int askApart(Place &place, bool &apart) const
 	{
 		constexpr size_t LARGE = 1 << 20;
-		uint8_t pieces = !inPlace();
-		int rc = 0;
-		if (!place.queue && total_ >= LARGE)
-			rc = kolo_all_reduce(place.comm, &pieces, &pieces, 1, KOLO_U8, KOLO_MAX, nullptr);
-		apart = !place.queue && total_ >= LARGE && pieces;
+		const bool large = !place.queue && total_ >= LARGE;
+		uint8_t pieces = large && !inPlace();
+		const int rc = large ? kolo_all_reduce(place.comm, &pieces, &pieces, 1, KOLO_U8, KOLO_MAX, nullptr) : 0;
+		apart = pieces;
 		return rc;
 	}
 	// Does `e` lie where another rank's part is, so that one may be written before the other is read? Not if all

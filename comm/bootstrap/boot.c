@@ -24,6 +24,7 @@ struct server {
 	int pidfd;
 	int64_t deadline;
 	const struct ko_meeting *m;
+	int rank; /* this one's */
 	const struct ko_progress *progress;
 };
 
@@ -53,6 +54,8 @@ static int read_all(const struct server *s, void *to, size_t len)
 		if (ko_now_ms() > s->deadline)
 			return ko_fail(KOLO_ETIMEDOUT, "%s does not answer at %s; is it stopped?",
 				       server_name(s->m), s->m->what);
+		if (ko_progress_stopped(s->progress))
+			return ko_boot_stopped(s->rank);
 		if (ko_progress_poll(s->progress, polls, 2, 100) <= 0)
 			continue;
 		if (polls[0].revents)
@@ -137,7 +140,7 @@ int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_
 		 const struct ko_progress *progress, ko_boot_reached_fn *reached, void *arg,
 		 struct ko_entry *table)
 {
-	struct server s = { -1, -1, INT64_MAX, m, progress };
+	struct server s = { -1, -1, INT64_MAX, m, mine->rank, progress };
 	int rc, listener;
 
 	if (m->by_rank_0 && mine->rank == 0 &&

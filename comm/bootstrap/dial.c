@@ -258,6 +258,8 @@ int ko_boot_dial(const struct ko_meeting *m, int rank, int maker, int64_t deadli
 		rc = try_all(&s, maker, out);
 		if (rc == 0)
 			rc = check_id(&s);
+		if (rc == 0 && ko_progress_stopped(progress))
+			rc = ko_boot_stopped(rank);
 		if (rc == 0 && ko_now_ms() > deadline)
 			rc = ko_fail(
 				KOLO_ETIMEDOUT,

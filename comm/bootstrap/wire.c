@@ -34,6 +34,12 @@ bool ko_boot_check(struct ko_entry *e)
 		(e->limits.slot_len >= KO_MIN_SLOT && e->limits.slot_len <= KO_MAX_SLOT));
 }
 
+int ko_boot_stopped(int rank)
+{
+	return ko_fail(KOLO_EABORTED, "rank %d called kolo_id_abort before all ranks had joined",
+		       rank);
+}
+
 unsigned ko_boot_address(const struct ko_meeting *m, struct sockaddr_un *out)
 {
 	size_t len = strlen(m->name);

@@ -58,6 +58,9 @@ uint64_t ko_boot_pidns(void);
  * sense. */
 bool ko_boot_check(struct ko_entry *entry);
 
+/* Fails because this rank called kolo_id_abort. Returns KOLO_EABORTED. */
+int ko_boot_stopped(int rank);
+
 /* Writes the address of the meeting point's abstract socket. Returns its length in bytes. */
 struct sockaddr_un;
 unsigned ko_boot_address(const struct ko_meeting *m, struct sockaddr_un *out);
@@ -68,7 +71,7 @@ unsigned ko_boot_address(const struct ko_meeting *m, struct sockaddr_un *out);
  * rank 0 to serve it. `rank` is this rank, for error texts. `maker` is the pidfd of the process
  * that made the id, or -1. Calls `progress` meanwhile.
  *
- * Errors: KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_EPEER, KOLO_EINVAL, KOLO_ESYS. */
+ * Errors: KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_EPEER, KOLO_EABORTED, KOLO_EINVAL, KOLO_ESYS. */
 int ko_boot_dial(const struct ko_meeting *m, int rank, int maker, int64_t deadline,
 		 const struct ko_progress *progress, int *out);
 

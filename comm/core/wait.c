@@ -500,7 +500,8 @@ static int look_around(struct ko_wait_state *w)
 	if (now - w->looked >= LOOK_MS) {
 		w->looked = now;
 		ko_lifelines_look(c->lifelines);
-		if (c->while_waiting && (rc = c->while_waiting(c)) < 0)
+		if ((rc = ko_lifelines_stopped(c->lifelines)) < 0 ||
+		    (c->while_waiting && (rc = c->while_waiting(c)) < 0))
 			return rc;
 		if ((rc = check_gone(w->waiter, w->since)) < 0 ||
 		    (rc = compare_history(c, w->desc, w->peer)) < 0 ||

@@ -11,6 +11,7 @@
 #include "comm/coll/algorithms.h"
 #include "comm/core/edges.h"
 #include "comm/core/transports.h"
+#include "comm/create/joining.h"
 #include "comm/create/probe.h"
 #include "comm/p2p/lane.h"
 #include "comm/rings/bruck.h"
@@ -302,24 +303,20 @@ static int listen_for_hosts(void *lifelines, const union ko_net *here, struct ko
 	return ko_lifelines_listen(lifelines, here, mine);
 }
 
-int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
+/* *stop ends the waits when it becomes 1. */
+static int create(const struct kolo_comm_attr *attr, const _Atomic int *stop,
+		  struct kolo_comm **out)
 {
-	struct kolo_comm_attr wish = { 0 };
+	struct kolo_comm_attr wish = *attr;
+	struct ko_progress progress = { wish.progress, wish.progress_arg, stop };
 	struct ko_entry mine = { 0 };
 	struct kolo_comm *c = NULL;
-	struct ko_progress progress;
 	struct ko_meeting meeting;
 	struct ko_log log;
 	const char *net;
 	int64_t deadline;
 	int rc, timeout_ms = 0;
 
-	if (!out)
-		return ko_fail(KOLO_EINVAL, "kolo_comm_create: out is NULL");
-	*out = NULL;
-	if (attr)
-		wish = *attr;
-	progress = (struct ko_progress){ wish.progress, wish.progress_arg };
 	if ((rc = ko_log_check()) < 0 || (rc = ko_trace_check()) < 0 ||
 	    (rc = choose_log(&wish, &log)) < 0 || (rc = choose_meeting(&wish, &log, &meeting)) < 0)
 		return rc;
@@ -345,6 +342,22 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 		ko_comm_give_up(c, rc);
 		return rc;
 	}
+	c->progress.stop = NULL;
 	*out = c;
 	return 0;
+}
+
+int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
+{
+	static const struct kolo_comm_attr nothing;
+	struct ko_joining joining;
+	int rc;
+
+	if (!out)
+		return ko_fail(KOLO_EINVAL, "kolo_comm_create: out is NULL");
+	*out = NULL;
+	ko_joining_begin(&joining, attr ? attr->id : NULL);
+	rc = create(attr ? attr : &nothing, &joining.stopped, out);
+	ko_joining_end(&joining);
+	return rc;
 }

@@ -287,6 +287,18 @@ static int check_others(struct ko_lifelines *ll)
 	return rc;
 }
 
+int ko_lifelines_stopped(const struct ko_lifelines *ll)
+{
+	const struct ko_entry *e = &ll->table[ll->rank];
+
+	return ko_progress_stopped(ll->progress)
+		       ? ko_fail(KOLO_EABORTED,
+				 "rank %d (pid %d on %s) called kolo_id_abort while the "
+				 "communicator was made",
+				 e->rank, e->pid, e->place.host)
+		       : 0;
+}
+
 static void post_wait(struct ko_lifelines *ll, int rank, int64_t now)
 {
 	struct ko_post *post = &ll->roster->post[ll->rank];
@@ -312,7 +324,8 @@ int ko_life_step(struct ko_lifelines *ll, int rank)
 	if (ll->made)
 		return check_failure(ll);
 	hear_news(ll);
-	rc = check_failure(ll);
+	if ((rc = ko_lifelines_stopped(ll)) == 0)
+		rc = check_failure(ll);
 	return rc < 0 ? rc : check_others(ll);
 }
 

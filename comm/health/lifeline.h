@@ -54,6 +54,9 @@ int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *ms
 int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value,
 		      int64_t deadline, struct ko_msg *out, int *fd);
 
+/* Must the making end (kolo_id_abort)? Returns 0 or KOLO_EABORTED. */
+int ko_lifelines_stopped(const struct ko_lifelines *ll);
+
 /* Sends what this rank has posted to all its lifelines. */
 void ko_lifelines_say(struct ko_lifelines *ll);
 

@@ -4,6 +4,8 @@
 #include "comm/base/clock.h"
 #include "comm/sys/thread.h"
 
+#include <stdatomic.h>
+
 /* This thread is in the function now. */
 static _Thread_local bool inside;
 
@@ -19,6 +21,11 @@ void ko_progress_make(const struct ko_progress *p)
 	inside = true;
 	p->fn(p->arg);
 	inside = false;
+}
+
+bool ko_progress_stopped(const struct ko_progress *p)
+{
+	return p->stop && atomic_load_explicit(p->stop, memory_order_relaxed);
 }
 
 int ko_progress_poll(const struct ko_progress *p, struct pollfd *polls, nfds_t n, int ms)

@@ -11,6 +11,7 @@
 struct ko_progress {
 	kolo_progress_fn *fn; /* NULL: none */
 	void *arg;
+	const _Atomic int *stop; /* not 0: the wait must end; NULL: it need not */
 };
 
 /* Will ko_progress_make call something on this thread? */
@@ -18,6 +19,9 @@ bool ko_progress_has(const struct ko_progress *p);
 
 /* Calls it, if this thread may. Not while it is being called. */
 void ko_progress_make(const struct ko_progress *p);
+
+/* Has another thread said that the wait must end (kolo_id_abort)? */
+bool ko_progress_stopped(const struct ko_progress *p);
 
 /* As poll, and calls it in between. */
 int ko_progress_poll(const struct ko_progress *p, struct pollfd *polls, nfds_t n, int ms);

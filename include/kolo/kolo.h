@@ -239,6 +239,13 @@ struct kolo_id {
  * Errors: KOLO_EINVAL, KOLO_ESYS, KOLO_ENOMEM. */
 int kolo_id_create(struct kolo_id *out);
 
+/* Ends what kolo_comm_create of this process waits for, in all calls with this id that have not
+ * returned: within 200 ms they return KOLO_EABORTED. If this rank had joined, the other ranks
+ * return an error too, which names it; if not, they go on waiting for it. A call that is made later
+ * is not ended. Any thread may call it, except inside a kolo_log_fn; id may be NULL. Never blocks.
+ */
+void kolo_id_abort(const struct kolo_id *id);
+
 /* Levels of the log. Each includes the levels above it. */
 enum kolo_log_level {
 	KOLO_LOG_ERROR = 1, /* a communicator has failed */

@@ -3,6 +3,7 @@
 #include "tests/lib/t.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,6 +149,112 @@ static void suffer(struct t_rank *r)
 	kolo_comm_destroy(parent);
 }
 
+/* ---- A rank that gives up -------------------------------------------------------------------- */
+
+static void *give_up(void *arg)
+{
+	struct t_rank *r = arg;
+	const struct harm *h = r->arg;
+
+	while (h->scene->begun < h->nranks)
+		usleep(100);
+	usleep((unsigned)h->after_us);
+	h->scene->when = t_now_ms();
+	kolo_id_abort(&r->id);
+	return NULL;
+}
+
+/* The victim may be so early that it has not joined: then it is missed. Or too late: then it
+ * leaves. */
+static void give_up_while_joining(struct t_rank *r)
+{
+	const struct harm *h = r->arg;
+	struct scene *s = h->scene;
+	struct kolo_comm_attr attr = { .id = &r->id,
+				       .rank = r->rank,
+				       .nranks = r->nranks,
+				       .timeout_s = r->rank == h->victim ? -1 : TIMEOUT_S,
+				       .transport = h->transport };
+	bool gives_up = r->rank == h->victim, missed;
+	struct kolo_comm *c;
+	pthread_t thread;
+	int rc;
+
+	s->pids[r->rank] = getpid();
+	if (gives_up)
+		CHECK(pthread_create(&thread, NULL, give_up, r) == 0);
+	s->begun++;
+	rc = kolo_comm_create(&attr, &c);
+	if (gives_up) {
+		pthread_join(thread, NULL);
+		CHECK(rc == 0 ||
+		      (rc == KOLO_EABORTED && strstr(kolo_last_error(), "kolo_id_abort")));
+	}
+	while (rc == 0 && !gives_up)
+		rc = kolo_barrier(c, NULL);
+	missed = rc == KOLO_ETIMEDOUT && says_not_there(h);
+	CHECK(gives_up || missed || rc == KOLO_EABORTED || rc == KOLO_EPEER);
+	CHECK(gives_up || names_victim(h));
+	CHECK(t_now_ms() - s->when < SLACK_MS + (missed ? TIMEOUT_S * 1000 : 0));
+	kolo_comm_destroy(c);
+}
+
+static void work_on_giving_up(int worker, void *arg)
+{
+	uint64_t cases = 0;
+	int pids[T_MAX_RANKS];
+
+	(void)arg;
+	for (uint64_t key = 0; key < CASES; key += 2) {
+		struct harm h = nth(key);
+
+		if (!t_sampled(key / 2, SHARE) || cases++ % WORKERS != (uint64_t)worker)
+			continue;
+		h.by_job = false;
+		h.scene = mmap(NULL, sizeof(*h.scene), PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		CHECK(h.scene != MAP_FAILED);
+		t_start(h.nranks, give_up_while_joining, &h, pids);
+		t_wait(h.nranks, pids, -1);
+		munmap(h.scene, sizeof(*h.scene));
+	}
+}
+
+static void a_rank_may_give_up_while_ranks_join(void **state)
+{
+	(void)state;
+	t_workers(WORKERS, work_on_giving_up, NULL);
+}
+
+/* The other rank never comes. An abort of another id does nothing. */
+static void wait_in_vain(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .id = &r->id, .nranks = 2, .timeout_s = -1 };
+	struct scene s = { .begun = 1 };
+	struct harm h = { .nranks = 1, .after_us = 1000, .scene = &s };
+	struct kolo_id other = { { 0 } };
+	struct kolo_comm *c;
+	pthread_t thread;
+
+	r->arg = &h;
+	kolo_id_abort(NULL);
+	kolo_id_abort(&other);
+	kolo_id_abort(&r->id); /* before the call */
+	CHECK(pthread_create(&thread, NULL, give_up, r) == 0);
+	CHECK(kolo_comm_create(&attr, &c) == KOLO_EABORTED && !c);
+	CHECK(strstr(kolo_last_error(), "rank 0 called kolo_id_abort before all ranks"));
+	CHECK(t_now_ms() - s.when < SLACK_MS);
+	pthread_join(thread, NULL);
+}
+
+static void a_rank_that_waits_for_one_that_never_comes_gives_up(void **state)
+{
+	(void)state;
+	t_processes(1, wait_in_vain, NULL);
+}
+
+/* ---- One that is stopped or killed ----------------------------------------------------------- */
+
 static void do_harm(struct harm h)
 {
 	int pids[T_MAX_RANKS];
@@ -198,6 +305,8 @@ static void a_rank_killed_while_ranks_join_is_named_by_all_others(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_rank_stopped_while_ranks_join_is_named_by_all_others),
 	cmocka_unit_test(a_rank_killed_while_ranks_join_is_named_by_all_others),
+	cmocka_unit_test(a_rank_may_give_up_while_ranks_join),
+	cmocka_unit_test(a_rank_that_waits_for_one_that_never_comes_gives_up),
 };
 
 T_MAIN(tests)

@@ -96,6 +96,10 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_CUDA_DMABUF] = { "KOLO_CUDA_DMABUF", 1, 0, 1,
 				 .help = "1: slots between hosts lie in this rank's GPU if its RDMA "
 					 "cards can use them there. 0: they lie in host memory" },
+	[KO_ENV_CUDA_P2P] = { "KOLO_CUDA_P2P", 1, 0, 1,
+			      .help = "1: GPUs of a host reach each other's memory, if all of a "
+				      "communicator can. 0: bytes between them go through host memory. "
+				      "Rank 0's value counts" },
 };
 
 const struct ko_env *ko_env_row(int index)

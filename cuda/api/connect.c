@@ -31,6 +31,7 @@ struct says {
 	uint64_t arena, pair, marks;
 	int32_t device; /* 1: it has slots that cards read or write */
 	int32_t far;    /* 1: it has lanes that go by the host */
+	int32_t apart;  /* 1: it wants everything to go by the host */
 	struct ko_gpu_export memory;
 };
 
@@ -69,6 +70,17 @@ static int agree(struct ko_gpu_comm *g, struct kolo_comm *over, const struct say
 	return rc;
 }
 
+/* Is it, in the table of a step that failed, that GPUs can't reach each other? All ranks look at
+ * the first one that failed. */
+static bool are_out_of_reach(const struct ko_gpu_comm *g, const struct says *all)
+{
+	int r = 0;
+
+	while (r < g->comm->nranks && all[r].status == 0)
+		r++;
+	return r < g->comm->nranks && all[r].status == KOLO_ENOTSUP;
+}
+
 static bool same_process(const struct says *a, const struct says *b)
 {
 	return a->pid == b->pid && a->pidns == b->pidns;
@@ -100,14 +112,14 @@ static int open_gpu(struct ko_gpu_comm *g, void *stream)
  * edge to next is staged, also the slots for that. */
 static int make_slots(struct ko_gpu_comm *g, struct ko_gpu_ring *ring, const struct says *all)
 {
-	bool staged = ko_gpu_is_staged(g->comm, ring->kind, ring->in.peer);
+	bool staged = ko_gpu_is_staged(g, ring->kind, ring->in.peer);
 	int rc = 0;
 
 	if (staged)
 		rc = ko_gpu_staged_make(g, ring, &ring->in);
 	else if ((rc = g->driver->alloc(g->gpu, g->arena, &ring->in.memory)) < 0)
 		ko_gpu_error(g, rc, "memory for slots (KOLO_CUDA_MEMORY)");
-	if (rc == 0 && ko_gpu_is_staged(g->comm, ring->kind, g->comm->rank))
+	if (rc == 0 && ko_gpu_is_staged(g, ring->kind, g->comm->rank))
 		rc = ko_gpu_staged_make(g, ring, &ring->out);
 	if (rc == 0 && (ring->in.staged || ring->out.staged))
 		rc = ko_gpu_proxy_open(g, ring);
@@ -178,7 +190,7 @@ static int take_over(struct ko_gpu_comm *g, struct ko_gpu_link *out,
 		close(fd);
 	return rc < 0 ? ko_gpu_error(
 				g, rc,
-				"mapping the slots of the next rank's GPU (a transport by name, like shm, does without)")
+				"mapping the slots of the next rank's GPU (KOLO_CUDA_P2P=0 does without)")
 		      : 0;
 }
 
@@ -290,11 +302,11 @@ static int join_marks(struct ko_gpu_comm *g, const struct says *all)
 /* Makes the lanes. */
 static int join_lanes(struct ko_gpu_comm *g, struct says *all)
 {
-	bool near = g->local->nranks > 1 && !ko_gpu_has_transport(g->comm), far = !near;
+	bool near = g->local->nranks > 1 && !ko_gpu_are_apart(g), far = !near;
 	struct says mine = say(g, near ? ko_gpu_lanes_map(g, g->local) : 0);
 	int rc;
 
-	mine.far = g->comm->spread || !near || g->lanes.apart;
+	mine.far = g->comm->spread || !near || g->lanes.far;
 	rc = agree(g, g->inner, &mine, all);
 	for (int r = 0; r < g->comm->nranks; r++)
 		far = far || all[r].far;
@@ -323,22 +335,25 @@ static void find_processes(struct ko_gpu_comm *g, const struct says *all)
 	}
 }
 
-/* The steps, once there is a communicator to take them in. */
-static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
+/* The steps, once there is a communicator to take them in. *again: GPUs can't reach each other, so
+ * that they must be joined apart. */
+static int join(struct ko_gpu_comm *g, void *stream, struct says *all, bool *again)
 {
 	struct kolo_comm *c = g->comm;
 	struct says mine = say(g, open_gpu(g, stream));
 	void *page;
-	int rc = agree(g, g->inner, &mine, all), entered;
+	int rc, entered;
 
-	if (rc < 0)
+	mine.apart = g->apart;
+	if ((rc = agree(g, g->inner, &mine, all)) < 0)
 		return rc;
+	g->apart = all[0].apart;
 	/* Elements have all of what was asked for: what lengths they have is often a power of
 	 * two. */
 	g->arena = all[0].arena + (size_t)KO_GPU_SLOTS * KO_GPU_ALIGN;
 	for (int k = 0; k < KO_GPU_RINGS; k++)
 		for (int r = 0; g->rings[k].over && r < c->nranks; r++)
-			g->fixed = g->fixed || ko_gpu_is_staged(c, k, r);
+			g->fixed = g->fixed || ko_gpu_is_staged(g, k, r);
 	if ((rc = kolo_alloc(g->local, ko_gpu_shared_len(c->nranks), &page)) < 0)
 		return rc;
 	entered = g->driver->enter(g->gpu);
@@ -350,8 +365,10 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 		mine = say(g, join_marks(g, all));
 		rc = agree(g, g->inner, &mine, all);
 	}
-	if (rc == 0)
+	if (rc == 0) {
 		rc = join_rings(g, all);
+		*again = rc < 0 && !g->apart && are_out_of_reach(g, all);
+	}
 	if (rc == 0)
 		rc = check_paths(g, g->inner, all, false);
 	if (rc == 0)
@@ -445,7 +462,7 @@ static int check_cards(struct ko_gpu_comm *g, struct says *all)
 	return rc;
 }
 
-static int join_all(struct ko_gpu_comm *g, void *stream)
+static int join_all(struct ko_gpu_comm *g, void *stream, bool *again)
 {
 	struct kolo_comm *c = g->comm;
 	struct says *all;
@@ -463,7 +480,7 @@ static int join_all(struct ko_gpu_comm *g, void *stream)
 		rc = ko_comm_fail(g->inner, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs",
 				  c->rank, c->nranks);
 	else
-		rc = join(g, stream, all);
+		rc = join(g, stream, all, again);
 	if (rc == 0) {
 		let_it_watch(g);
 		rc = check_cards(g, all);
@@ -596,7 +613,7 @@ static void close_attached(struct ko_attached *attached)
 	disconnect((struct ko_gpu_comm *)attached);
 }
 
-int ko_gpu_connect(struct kolo_comm *comm, void *stream)
+static int connect_gpus(struct kolo_comm *comm, void *stream, bool apart, bool *again)
 {
 	struct ko_gpu_comm *g = calloc(1, sizeof(*g));
 	pthread_condattr_t attr;
@@ -604,11 +621,13 @@ int ko_gpu_connect(struct kolo_comm *comm, void *stream)
 	bool held;
 	int rc;
 
+	*again = false;
 	if (!g) /* the others wait for this rank */
 		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to join GPUs",
 				    comm->rank);
 	g->attached.close = close_attached;
 	g->comm = comm;
+	g->apart = apart;
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -616,7 +635,7 @@ int ko_gpu_connect(struct kolo_comm *comm, void *stream)
 	pthread_condattr_destroy(&attr);
 	held = ko_order_hold(comm->order);
 	if ((rc = ko_driver_get(&g->driver)) == 0)
-		rc = join_all(g, stream);
+		rc = join_all(g, stream, again);
 	ko_order_unhold(comm->order, held);
 	if (rc == 0) {
 		comm->attached = &g->attached;
@@ -625,4 +644,21 @@ int ko_gpu_connect(struct kolo_comm *comm, void *stream)
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
 	disconnect(g);
 	return ko_fail(rc, "%s", why);
+}
+
+int ko_gpu_connect(struct kolo_comm *comm, void *stream)
+{
+	int64_t reach;
+	bool again;
+	int rc = ko_env_get(KO_ENV_CUDA_P2P, &reach);
+
+	if (rc < 0) /* the others wait for this rank */
+		return ko_comm_fail(comm, rc, "%s", kolo_last_error());
+	rc = connect_gpus(comm, stream, !reach, &again);
+	if (!again)
+		return rc;
+	ko_log(&comm->log, KOLO_LOG_WARN,
+	       "bytes between GPUs go through host memory, because some can't reach each other: %s",
+	       kolo_last_error());
+	return connect_gpus(comm, stream, true, &again);
 }

@@ -259,6 +259,7 @@ struct ko_gpu_comm {
 	const struct ko_driver *driver;
 	struct ko_gpu *gpu;
 	size_t arena; /* bytes of a link's slots; the same on all ranks */
+	bool apart;   /* GPUs don't reach each other, or need not; the same on all ranks */
 	bool cards;   /* some rank has slots in GPU memory that cards read and write */
 	bool fixed;   /* some edge is staged: every slot has arena / KO_GPU_SLOTS bytes */
 	struct ko_gpu_ring rings[KO_GPU_RINGS];
@@ -286,7 +287,7 @@ struct ko_gpu_comm {
 		struct ko_gpu_lane *out, *in; /* by rank, nranks of each; NULL: none are made */
 		void *ways[KO_GPU_WAYS];      /* streams of Kolo's own */
 		void *captured_ways[KO_GPU_WAYS_OF_KIND]; /* which captures draw in */
-		bool apart; /* GPUs of this host don't reach each other */
+		bool far; /* some GPUs of this host don't reach each other */
 	} lanes;
 	struct ko_gpu_far *far;          /* NULL: no lane is far */
 	struct ko_gpu_message *messages; /* room for what is recorded */
@@ -319,12 +320,13 @@ struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm);
 /* The rank that comes `steps` after this one in a ring of its, 1 or -1. */
 int ko_gpu_neighbour(const struct kolo_comm *comm, int ring, int rank, int steps);
 
-/* Was a transport asked for by name? Then nothing goes from GPU to GPU. */
-bool ko_gpu_has_transport(const struct kolo_comm *comm);
+/* Does nothing go from GPU to GPU? Some can't reach each other, or KOLO_CUDA_P2P or a transport
+ * that was asked for by name says so. */
+bool ko_gpu_are_apart(const struct ko_gpu_comm *g);
 
-/* Is the edge from a rank to its next rank in this ring staged? It is between hosts, and if a
- * transport was asked for by name. */
-bool ko_gpu_is_staged(const struct kolo_comm *comm, int ring, int rank);
+/* Is the edge from a rank to its next rank in this ring staged? It is between hosts, and if GPUs
+ * are apart. */
+bool ko_gpu_is_staged(const struct ko_gpu_comm *g, int ring, int rank);
 
 /* The flags of one end of a rank: KO_GPU_IN or KO_GPU_OUT. NULL: the rank is on another host. */
 struct ko_gpu_flags *ko_gpu_flags_of(const struct ko_gpu_comm *g, int rank, int end);

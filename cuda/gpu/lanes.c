@@ -66,7 +66,7 @@ int ko_gpu_lanes_map(struct ko_gpu_comm *g, struct kolo_comm *over)
 	ko_log(&g->comm->log, KOLO_LOG_INFO, "messages on streams go by the host: %s",
 	       kolo_last_error());
 	ko_gpu_window_close(g, &g->lanes.window);
-	g->lanes.apart = true;
+	g->lanes.far = true;
 	return 0;
 }
 

@@ -86,7 +86,7 @@ int ko_gpu_pair_join(struct ko_gpu_comm *g, struct ko_gpu_link *out, uint64_t ad
 	if (rc < 0)
 		return ko_gpu_error(
 			g, rc,
-			"reaching the memory of the next rank's GPU (a transport by name, like shm, does without)");
+			"reaching the memory of the next rank's GPU (KOLO_CUDA_P2P=0 does without)");
 	return make_events(g, pair->full, KO_GPU_SLOTS);
 }
 

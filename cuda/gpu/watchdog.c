@@ -91,8 +91,8 @@ static int slot_waits_for(const struct ko_gpu_comm *g, int rank, int stream)
 	if (stage & KO_STAGE_EMPTY) {
 		int next = ko_gpu_neighbour(g->comm, ring, rank, 1);
 
-		out = ko_gpu_is_staged(g->comm, ring, rank) ? ko_gpu_flags_of(g, rank, KO_GPU_OUT)
-							    : ko_gpu_flags_of(g, next, KO_GPU_IN);
+		out = ko_gpu_is_staged(g, ring, rank) ? ko_gpu_flags_of(g, rank, KO_GPU_OUT)
+						      : ko_gpu_flags_of(g, next, KO_GPU_IN);
 		if (value_of(&out->slot[ring][to]) & KO_SLOT_TAKEN)
 			return next;
 	}

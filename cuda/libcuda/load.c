@@ -22,6 +22,15 @@ int ko_cuda_fail(int code, const char *fmt, ...)
 	return code;
 }
 
+/* Is it something that this machine does not have? Memory of a GPU that this one can't reach is an
+ * invalid device to cuMemSetAccess. */
+static bool is_lacking(CUresult result)
+{
+	return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NO_DEVICE ||
+	       result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED ||
+	       result == CUDA_ERROR_TOO_MANY_PEERS || result == CUDA_ERROR_INVALID_DEVICE;
+}
+
 int ko_cuda_check(CUresult result, const char *call)
 {
 	const char *why = NULL;
@@ -30,9 +39,8 @@ int ko_cuda_check(CUresult result, const char *call)
 		return 0;
 	ko_libcuda.cuGetErrorString(result, &why);
 	return ko_cuda_fail(result == CUDA_ERROR_OUT_OF_MEMORY ? KOLO_ENOMEM
-			    : result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NO_DEVICE
-				    ? KOLO_ENOTSUP
-				    : KOLO_ESYS,
+			    : is_lacking(result)               ? KOLO_ENOTSUP
+							       : KOLO_ESYS,
 			    "%s: %s (%d)", call, why ? why : "unknown", (int)result);
 }
 

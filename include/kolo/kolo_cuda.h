@@ -56,11 +56,12 @@ struct CUstream_st; /* CUstream and cudaStream_t of CUDA are pointers to it */
  * thread that uses several ranks calls for them in one group. A call may also block while more
  * than about 256 recorded steps are still waiting on the stream.
  *
- * Paths: GPUs of one host that are neighbours in the ring must reach each other's memory. If others
- * don't, messages go by the host. Between hosts, bytes go by a thread of the communicator over the
- * transport between hosts. If the communicator was made with a transport by name, all bytes go
- * that way; name "shm" for GPUs that can't reach each other. These bytes come from and go to host
- * memory, or, in a ring, the GPU's own memory if the RDMA cards can use that.
+ * Paths: GPUs of one host write into each other's memory. If neighbours in the ring can't reach
+ * each other, or KOLO_CUDA_P2P is 0, bytes between all of them go by a thread of the communicator
+ * over shared memory; if only others can't, messages alone do. Between hosts, bytes go by that
+ * thread over the transport between hosts; so do all bytes if the communicator was made with a
+ * transport by name. They come from and go to host memory, or, in a ring, the GPU's own memory if
+ * the RDMA cards can use that.
  *
  * Failures: if a rank dies, or keeps others waiting on a stream for longer than the timeout, the
  * communicator fails (kolo_comm_status). Work on the streams of its ranks continues without
@@ -148,8 +149,8 @@ int kolo_cuda_free(void *memory);
  * Ops from kolo_op_create_premul_sum do not take it. If ranks pass different offsets or
  * registrations, they get KOLO_EMISMATCH. The results are the same with and without registration:
  * any part of the buffers may be registered, none, or all. Registered memory is treated like
- * other memory with more than 16 ranks, between hosts, and if the communicator was made with a
- * transport by name.
+ * other memory with more than 16 ranks, between hosts, if GPUs can't reach each other, and if the
+ * communicator was made with a transport by name.
  *
  * A collective: every rank calls with the same number of bytes, in the same place between its
  * collectives, not in a group. `queue` is on the GPU that the rank uses with comm. Blocks until

@@ -72,6 +72,9 @@ void t_driver_slow(int ms);
  * map. */
 void t_driver_lose(bool lose);
 
+/* From here on this process's GPUs can't reach memory of other ranks' GPUs. */
+void t_driver_apart(bool apart);
+
 /* GPUs hand their memory to cards, from here on, as what is no dmabuf. */
 void t_driver_for_cards(bool yes);
 

@@ -121,6 +121,7 @@ static atomic_size_t in_use; /* of GPU_MEMORY; what is mapped twice counts twice
 static atomic_int slow_ms;   /* of a kernel */
 static atomic_uint shaking;
 static atomic_bool losing;    /* what is written to others' memory */
+static atomic_bool apart;     /* other ranks' memory can't be reached */
 static atomic_bool for_cards; /* memory is handed to them */
 static atomic_ulong written; /* flags, and streams to their ends: the thread sanitizer does not know
 				that two places are the same memory */
@@ -167,6 +168,19 @@ void t_driver_slow(int ms)
 void t_driver_lose(bool lose)
 {
 	atomic_store(&losing, lose);
+}
+
+void t_driver_apart(bool yes)
+{
+	atomic_store(&apart, yes);
+}
+
+/* As may_fail_inside, of what reaches other ranks' memory. */
+static int may_fail_to_reach(void)
+{
+	int rc = may_fail_inside();
+
+	return rc == 0 && atomic_load(&apart) ? fail(KOLO_ENOTSUP, "no way to that GPU") : rc;
 }
 
 void t_driver_for_cards(bool yes)
@@ -736,7 +750,7 @@ static int export_memory(struct ko_gpu *gpu, const void *at, size_t len, struct 
 static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd,
 		  struct ko_gpu_memory *out)
 {
-	int rc = may_fail_inside(), own;
+	int rc = may_fail_to_reach(), own;
 
 	if (rc < 0)
 		return rc;
@@ -765,7 +779,7 @@ static void release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 static int reach(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export *memory)
 {
 	(void)gpu, (void)at, (void)memory;
-	return may_fail_inside();
+	return may_fail_to_reach();
 }
 
 /* Whether some of the bytes, but not all, are pinned at once, which CUDA does not copy; with the

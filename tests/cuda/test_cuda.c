@@ -2,6 +2,7 @@
  * in; ranks that disagree, and a driver that fails. Part of make check on a driver made of
  * threads; make check-cuda runs it on a GPU, without cmocka (T_PLAIN). */
 #include "comm/core/comm.h"
+#include "cuda/gpu/gpu.h"
 #include "tests/cuda/gpu_ranks.h"
 #include "tests/lib/trial.h"
 
@@ -484,6 +485,52 @@ static void a_driver_that_fails_in_joining_harms_nobody(void **state)
 	transport = NULL;
 }
 
+/* All ranks' bytes go through host memory if one can't reach others, or rank 0 says so. */
+static void work_apart(struct t_rank *r)
+{
+	const bool *by_rank_0 = r->arg; /* NULL: of threads */
+	bool asked = by_rank_0 && *by_rank_0;
+	struct rank me;
+	void *memory;
+	int *x, *y;
+
+	if (asked && r->rank == 0)
+		setenv("KOLO_CUDA_P2P", "0", 1);
+	me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
+	CHECK(kolo_cuda_alloc(me.q, 8 * sizeof(*x), &memory) == 0);
+	x = memory;
+	y = x + 4;
+	if (!asked && r->rank == 1)
+		t_driver_apart(true);
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
+	CHECK(kolo_cuda_register(me.c, me.q, memory, 8 * sizeof(*x)) == 0);
+	t_driver_apart(false);
+	CHECK(ko_gpu_of(me.c)->apart);
+	for (int k = 0; k < r->nranks; k++)
+		x[k] = r->rank + 1;
+	CHECK(kolo_all_to_all(me.c, x, y, 1, KOLO_I32, me.q) == 0);
+	CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q) == 0);
+	CHECK(kolo_queue_wait(me.q) == 0);
+	CHECK(x[0] == r->nranks * (r->nranks + 1) / 2);
+	for (int k = 0; k < r->nranks; k++)
+		CHECK(y[k] == k + 1);
+	end(&me);
+	CHECK(kolo_cuda_free(memory) == 0);
+	CHECK(t_driver_live() == 0 || !by_rank_0);
+}
+
+static void gpus_that_can_not_reach_each_other_go_through_host_memory(void **state)
+{
+	bool asked[] = { false, true };
+
+	(void)state;
+	for (int k = 0; k < 2; k++) {
+		t_processes(2, work_apart, &asked[k]);
+		t_processes(4, work_apart, &asked[k]);
+	}
+	t_threads(3, work_apart, NULL);
+}
+
 /* And while an operation is recorded: the communicator fails on all. */
 static void fail_to_record(struct t_rank *r)
 {
@@ -703,6 +750,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(ranks_that_disagree_are_told_both_values),
 #ifndef T_PLAIN
 	cmocka_unit_test(a_driver_that_fails_in_joining_harms_nobody),
+	cmocka_unit_test(gpus_that_can_not_reach_each_other_go_through_host_memory),
 	cmocka_unit_test(a_driver_that_fails_in_recording_fails_all),
 	cmocka_unit_test(wherever_a_vector_is_cut_places_lie_alike),
 	cmocka_unit_test(events_order_streams_and_queues),

@@ -14,6 +14,11 @@
 /* Reads the meeting point from an id. Errors: KOLO_EINVAL: it is no id. */
 int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out);
 
+/* The meeting point at an address of rank 0's host: "10.0.0.7:5000", "node7:5000" or "[::1]:5000".
+ * Jobs with different texts `job` don't meet. Texts of errors name it by `what` and the address.
+ * Errors: KOLO_EINVAL: it is no such address. */
+int ko_meeting_at(const char *what, const char *address, const char *job, struct ko_meeting *out);
+
 /* Called when a TCP meeting point has been reached from the address `here`, before the others are
  * told of *mine. An error ends the joining. */
 typedef int ko_boot_reached_fn(void *arg, const union ko_net *here, struct ko_entry *mine);

@@ -8,6 +8,7 @@
 
 #include "comm/base/error.h"
 #include "comm/bootstrap/boot.h"
+#include "comm/bootstrap/wire.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -43,20 +44,6 @@ static const char *get(const char *name)
 	return text && *text ? text : NULL;
 }
 
-static int parse_number(const char *text, long min, long max, int *out)
-{
-	char *end;
-	long value;
-
-	errno = 0;
-	value = strtol(text, &end, 10);
-	*out = (int)value;
-	return errno == 0 && isdigit((unsigned char)*text) && *end == 0 && value >= min &&
-			       value <= max
-		       ? 0
-		       : KOLO_EINVAL;
-}
-
 /* Appends to a text, which is cut if there is no more room. */
 __attribute__((format(printf, 3, 4))) static void append(char *out, size_t room, const char *fmt,
 							 ...)
@@ -71,35 +58,6 @@ __attribute__((format(printf, 3, 4))) static void append(char *out, size_t room,
 
 /* ---- Meeting points -------------------------------------------------------------------------- */
 
-/* Hashes a text (FNV-1a, 64 bits). It keeps jobs apart. It is no protection: who knows the text
- * knows the hash. */
-static uint64_t hash(const char *text, uint64_t salt)
-{
-	uint64_t h = 0xcbf29ce484222325u ^ salt;
-
-	for (; *text; text++)
-		h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-	return h ^ h >> 29;
-}
-
-static void fill(unsigned char *out, size_t len, const char *identity, uint64_t salt)
-{
-	for (size_t at = 0; at < len; at += 8) {
-		uint64_t word = hash(identity, ++salt);
-
-		memcpy(out + at, &word, 8);
-	}
-}
-
-/* Sets what all ranks of a job derive from the text that identifies it. */
-static void set_identity(struct ko_meeting *m, const char *identity)
-{
-	m->by_rank_0 = true;
-	m->tag = hash(identity, 0);
-	fill(m->secret, sizeof(m->secret), identity, 100);
-	fill(m->proof, sizeof(m->proof), identity, 200);
-}
-
 /* Ranks of one host meet at an abstract socket, whose name is derived from `identity`. Only
  * processes of the same user may use it. */
 static void meet_by_name(struct ko_meeting *m, const char *identity)
@@ -107,10 +65,11 @@ static void meet_by_name(struct ko_meeting *m, const char *identity)
 	char text[1024];
 
 	snprintf(text, sizeof(text), "%u/%s", (unsigned)geteuid(), identity);
-	set_identity(m, text);
+	ko_boot_identify(m, text);
 	snprintf(m->what, sizeof(m->what), "%s", identity);
 	snprintf(m->name, sizeof(m->name), "kolo-%016llx%016llx",
-		 (unsigned long long)hash(text, 300), (unsigned long long)hash(text, 301));
+		 (unsigned long long)ko_boot_hash(text, 300),
+		 (unsigned long long)ko_boot_hash(text, 301));
 	m->nports = 1;
 }
 
@@ -136,9 +95,9 @@ static int meet_at_master(struct ko_meeting *m)
 
 	snprintf(text, sizeof(text), "%s:%s %s %s", host, port, run ? run : "",
 		 restart ? restart : "");
-	set_identity(m, text);
+	ko_boot_identify(m, text);
 	snprintf(m->what, sizeof(m->what), "MASTER_ADDR=%s MASTER_PORT=%s", host, port);
-	if (parse_number(port, 1, 65535, &m->port) < 0)
+	if (ko_boot_number(port, 1, 65535, &m->port) < 0)
 		return ko_fail(KOLO_EINVAL, "MASTER_PORT=%s: want a number in [1, 65535]", port);
 	m->nports = m->port + AGENT_PORTS <= 65536 ? AGENT_PORTS : 65536 - m->port;
 	snprintf(m->host, sizeof(m->host), "%s", host);
@@ -170,7 +129,7 @@ static int meet_pmi(struct ko_meeting *m)
 	if (job) {
 		snprintf(text, sizeof(text), "PMI job %s", job);
 	} else {
-		if (!fd || parse_number(fd, 0, INT_MAX, &number) < 0 ||
+		if (!fd || ko_boot_number(fd, 0, INT_MAX, &number) < 0 ||
 		    getsockopt(number, SOL_SOCKET, SO_PEERCRED, &server, &len) < 0 ||
 		    server.pid <= 0)
 			return ko_fail(
@@ -190,32 +149,6 @@ static int meet_slurm(struct ko_meeting *m)
 
 	snprintf(text, sizeof(text), "Slurm step %s.%s", get("SLURM_JOB_ID"), get("SLURM_STEP_ID"));
 	meet_by_name(m, text);
-	return 0;
-}
-
-/* Parses KOLO_ROOT: "10.0.0.7:5000", "node7:5000" or "[::1]:5000". */
-static int meet_at_root(struct ko_meeting *m, const char *root)
-{
-	const char *colon = strrchr(root, ':'), *job = get("KOLO_JOB");
-	size_t len = colon ? (size_t)(colon - root) : 0;
-	char text[512];
-
-	if (len > 1 && root[0] == '[' && root[len - 1] == ']')
-		snprintf(m->host, sizeof(m->host), "%.*s", (int)len - 2, root + 1);
-	else
-		snprintf(m->host, sizeof(m->host), "%.*s", (int)len, root);
-	if (!*m->host || strlen(root) >= sizeof(m->host) ||
-	    parse_number(colon + 1, 1, 65535, &m->port) < 0 ||
-	    (root[0] != '[' && strchr(m->host, ':')))
-		return ko_fail(
-			KOLO_EINVAL,
-			"KOLO_ROOT=%s: want HOST:PORT, with a port in [1, 65535] and an IPv6 address in "
-			"brackets",
-			root);
-	snprintf(text, sizeof(text), "%s %s", root, job ? job : "");
-	set_identity(m, text);
-	snprintf(m->what, sizeof(m->what), "KOLO_ROOT=%s", root);
-	m->nports = 1;
 	return 0;
 }
 
@@ -329,10 +262,10 @@ static int fail_incomplete(const struct launcher *only)
 
 static int read_ranks(const struct launcher *l, int *rank, int *nranks)
 {
-	if (parse_number(get(l->nranks), 1, INT_MAX, nranks) < 0)
+	if (ko_boot_number(get(l->nranks), 1, INT_MAX, nranks) < 0)
 		return ko_fail(KOLO_EINVAL, "%s=%s: want a number from 1", l->nranks,
 			       get(l->nranks));
-	if (parse_number(get(l->rank), 0, *nranks - 1, rank) < 0)
+	if (ko_boot_number(get(l->rank), 0, *nranks - 1, rank) < 0)
 		return ko_fail(KOLO_EINVAL, "%s=%s: want a number in [0, %d] (%s=%d)", l->rank,
 			       get(l->rank), *nranks - 1, l->nranks, *nranks);
 	return 0;
@@ -411,7 +344,7 @@ static int check_one_host(const struct launcher *l, int nranks)
 			"this job has %s hosts (SLURM_STEP_NUM_NODES): set KOLO_ROOT=HOST:PORT for all ranks, with an "
 			"address of rank 0's host",
 			nodes);
-	if (text && parse_number(text, 1, INT_MAX, &local) == 0 && local < nranks)
+	if (text && ko_boot_number(text, 1, INT_MAX, &local) == 0 && local < nranks)
 		return ko_fail(
 			KOLO_ENOTSUP,
 			"only %d of this job's %d ranks are on this host (%s): set KOLO_ROOT=HOST:PORT for all "
@@ -437,7 +370,7 @@ static int choose_place(const struct launcher *l, struct ko_meeting *out)
 	if (id)
 		return meet_by_id(out, id);
 	if (root)
-		return meet_at_root(out, root);
+		return ko_meeting_at("KOLO_ROOT=", root, job ? job : "", out);
 	if (!job)
 		return l->meet(out);
 	snprintf(text, sizeof(text), "KOLO_JOB=%s", job);

@@ -1,9 +1,12 @@
 /* What both sides of a meeting point need: a check of entries from outside (ko_boot_check), the
- * namespace of process ids, the address of an abstract socket. Calls no other file of this
- * folder. */
+ * namespace of process ids, the address of an abstract socket, what is derived from a text that
+ * all ranks know (ko_boot_identify). Calls no other file of this folder. */
 #include "comm/bootstrap/wire.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -32,6 +35,46 @@ bool ko_boot_check(struct ko_entry *e)
 	       e->limits.nslots >= 2 && e->limits.nslots <= KO_MAX_SLOTS &&
 	       (!e->limits.slot_len ||
 		(e->limits.slot_len >= KO_MIN_SLOT && e->limits.slot_len <= KO_MAX_SLOT));
+}
+
+int ko_boot_number(const char *text, long min, long max, int *out)
+{
+	char *end;
+	long value;
+
+	errno = 0;
+	value = strtol(text, &end, 10);
+	*out = (int)value;
+	return errno == 0 && isdigit((unsigned char)*text) && *end == 0 && value >= min &&
+			       value <= max
+		       ? 0
+		       : KOLO_EINVAL;
+}
+
+uint64_t ko_boot_hash(const char *text, uint64_t salt)
+{
+	uint64_t h = 0xcbf29ce484222325u ^ salt;
+
+	for (; *text; text++)
+		h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+	return h ^ h >> 29;
+}
+
+static void fill(unsigned char *out, size_t len, const char *identity, uint64_t salt)
+{
+	for (size_t at = 0; at < len; at += 8) {
+		uint64_t word = ko_boot_hash(identity, ++salt);
+
+		memcpy(out + at, &word, 8);
+	}
+}
+
+void ko_boot_identify(struct ko_meeting *m, const char *identity)
+{
+	m->by_rank_0 = true;
+	m->tag = ko_boot_hash(identity, 0);
+	fill(m->secret, sizeof(m->secret), identity, 100);
+	fill(m->proof, sizeof(m->proof), identity, 200);
 }
 
 int ko_boot_stopped(int rank)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #define KO_BOOT_ID_MAGIC 0x3164696f6c6f6bULL /* "koloid1" */
+#define KO_BOOT_AT_MAGIC 0x317461646f6bULL   /* "kodat1" */
 #define KO_BOOT_MAGIC    0x31746f6f626f6bULL /* "koboot1" */
 enum { KO_BOOT_VERSION = 16 };
 
@@ -24,6 +25,13 @@ struct ko_boot_id {
 	uint64_t pidns; /* the namespace of process ids in which `pid` counts */
 };
 _Static_assert(sizeof(struct ko_boot_id) <= sizeof(struct kolo_id), "an id has 128 bytes");
+
+/* The layout of an id that kolo_id_at made. */
+struct ko_boot_at {
+	uint64_t magic;
+	char address[120];
+};
+_Static_assert(sizeof(struct ko_boot_at) == sizeof(struct kolo_id), "an id has 128 bytes");
 
 /* The server's first words, to everybody who connects. The server speaks first because another
  * program may own a port that is tried: so nothing is said to a stranger. This struct is the same
@@ -57,6 +65,16 @@ uint64_t ko_boot_pidns(void);
 /* Makes an entry from outside safe to use: its texts end, its lengths fit. False if it makes no
  * sense. */
 bool ko_boot_check(struct ko_entry *entry);
+
+/* Parses all of `text` as a decimal number in [min, max]. 0 or KOLO_EINVAL, without a text. */
+int ko_boot_number(const char *text, long min, long max, int *out);
+
+/* Hashes a text (FNV-1a, 64 bits). It keeps jobs apart. It is no protection: who knows the text
+ * knows the hash. */
+uint64_t ko_boot_hash(const char *text, uint64_t salt);
+
+/* Sets what all ranks of a job derive from the text that identifies it. Rank 0 serves the point. */
+void ko_boot_identify(struct ko_meeting *m, const char *identity);
 
 /* Fails because this rank called kolo_id_abort. Returns KOLO_EABORTED. */
 int ko_boot_stopped(int rank);

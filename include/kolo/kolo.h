@@ -239,6 +239,15 @@ struct kolo_id {
  * Errors: KOLO_EINVAL, KOLO_ESYS, KOLO_ENOMEM. */
 int kolo_id_create(struct kolo_id *out);
 
+/* Makes the id of a meeting point at an address of rank 0's host: "HOST:PORT" or "[IPv6]:PORT", at
+ * most 119 characters. The same text gives the same bytes, so each rank can make it, and nothing
+ * need be sent. Rank 0 serves it in kolo_comm_create; the others wait for that within their
+ * timeout. Whoever knows the address can join. It makes one communicator at a time. Returns at
+ * once; looks up no name.
+ *
+ * Errors: KOLO_EINVAL. */
+int kolo_id_at(const char *address, struct kolo_id *out);
+
 /* Ends what kolo_comm_create of this process waits for, in all calls with this id that have not
  * returned: within 200 ms they return KOLO_EABORTED. If this rank had joined, the other ranks
  * return an error too, which names it; if not, they go on waiting for it. A call that is made later

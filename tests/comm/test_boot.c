@@ -392,7 +392,65 @@ static void a_table_s_ring_groups_the_ranks_of_a_host(void **state)
 	CHECK(ko_boot_ring(table, 1, &ring) == 0 && !ring.ranks);
 }
 
+/* ---- At an address --------------------------------------------------------------------------- */
+
+/* All ranks make the id. Rank 0 comes last. */
+static void meet_at(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .rank = r->rank, .nranks = r->nranks, .timeout_s = 20 };
+	struct kolo_id id;
+	struct kolo_comm *c;
+	int sum;
+
+	CHECK(kolo_id_at(r->arg, &id) == 0);
+	attr.id = &id;
+	for (int turn = 0; turn < 3; turn++) {
+		sum = r->rank;
+		usleep(r->rank == 0 ? 50000 : 0);
+		CHECK(kolo_comm_create(&attr, &c) == 0);
+		CHECK(kolo_all_reduce(c, &sum, &sum, 1, KOLO_I32, KOLO_SUM, NULL) == 0);
+		CHECK(sum == r->nranks * (r->nranks - 1) / 2);
+		kolo_comm_destroy(c);
+	}
+	attr.nranks++;
+	attr.timeout_s = 1;
+	CHECK(kolo_comm_create(&attr, &c) == KOLO_ETIMEDOUT);
+}
+
+static int free_port(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0);
+	CHECK(getsockname(fd, (struct sockaddr *)&at, &len) == 0);
+	close(fd);
+	return ntohs(at.sin_port);
+}
+
+static void ranks_meet_at_an_address_that_all_know(void **state)
+{
+	static const char *const wrong[] = {
+		"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:70000", "::1:50", ":50"
+	};
+	struct kolo_id id;
+	char at[200];
+
+	(void)state;
+	snprintf(at, sizeof(at), "127.0.0.1:%d", free_port());
+	t_processes(3, meet_at, at);
+	for (size_t k = 0; k < ARRAY_LEN(wrong); k++)
+		CHECK(kolo_id_at(wrong[k], &id) == KOLO_EINVAL &&
+		      strstr(kolo_last_error(), "HOST:PORT"));
+	snprintf(at, sizeof(at), "%0120d:50", 1);
+	CHECK(kolo_id_at(at, &id) == KOLO_EINVAL && strstr(kolo_last_error(), "119"));
+	CHECK(kolo_id_at(NULL, &id) == KOLO_EINVAL && kolo_id_at("a:1", NULL) == KOLO_EINVAL);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(ranks_meet_at_an_address_that_all_know),
 	cmocka_unit_test(a_table_s_ring_groups_the_ranks_of_a_host),
 	cmocka_unit_test(strangers_do_no_harm),
 	cmocka_unit_test(the_parent_that_forks_the_ranks_may_make_the_id),

@@ -41,7 +41,7 @@ state() {
 	# clang also makes a NAME.NUMBER of each member of a static struct that it can keep apart.
 	objdump -t "$a" | awk -F'\t' '$1 ~ / \.(data|bss|tdata|tbss)(\.|$)/ && $1 !~ /rel\.ro/ && $2 !~ /^0+ / { print $2 }' |
 		sed -E 's/.* //; s/\.[0-9]+$//; s/.*\.//' | sort -u >"$dir/out"
-	printf '%s\n' allocated driver group inside kept ko_generation last_error n offered own | diff - "$dir/out"
+	printf '%s\n' allocated driver group inside joinings kept ko_generation last_error n offered own | diff - "$dir/out"
 }
 
 try "every exported symbol begins with kolo_ and has the version KOLO_0" versioned

@@ -74,7 +74,7 @@ $(FAKE_CUDA): $(call test_objects,fake_cuda host_driver gpu_zero_kernels) $(pats
 FAKE_NCCL := $B/tests/fake/libnccl.so.2
 $(FAKE_NCCL): $(NCCL_LIB) $(FAKE_CUDA)
 	@ln -f $B/libkolo.so.$(SOVERSION) $(@D)/ && ln -f $< $@
-$B/tests/nccl_client: $(call test_objects,nccl_client nccl_program) $(FAKE_NCCL)
+$B/tests/nccl_client: $(call test_objects,nccl_client nccl_program nccl_bundle) $(FAKE_NCCL)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -L$B/tests/fake -l:libnccl.so.2 -l:libcuda.so.1 -Wl,--allow-shlib-undefined -lpthread
 $B/tests/nccl_group: $(call test_objects,nccl_group) $(FAKE_NCCL)

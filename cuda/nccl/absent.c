@@ -12,7 +12,7 @@ static const char
 	no_device_api[] = "this library has no device API (NCCL's device communicators)",
 	no_windows[] = "this library has no windows (symmetric memory)",
 	no_growing[] =
-		"a communicator can't lose or get ranks: make one from the ranks that are left",
+		"a communicator gets no ranks, and none is revoked: abort it and make another",
 	no_suspending[] = "memory of a communicator stays until it is destroyed",
 	no_parameters[] = "this library has no such parameter; ringinfo lists its variables";
 
@@ -39,8 +39,6 @@ static ncclResult_t refuse(struct ncclComm *comm, const char *function, const ch
 
 /* ---- Communicators --------------------------------------------------------------------------- */
 
-ABSENT(ncclCommShrink, comm, no_growing, ncclComm_t comm, int *ranks, int n, ncclComm_t *out,
-       ncclConfig_t *config, int flags);
 ABSENT(ncclCommRevoke, comm, no_growing, ncclComm_t comm, int flags);
 ABSENT(ncclCommGetUniqueId, comm, no_growing, ncclComm_t comm, ncclUniqueId *id);
 ABSENT(ncclCommGrow, comm, no_growing, ncclComm_t comm, int nranks, const ncclUniqueId *id,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { VERSION = 22809 }; /* whose semantics these are */
 
@@ -189,23 +190,59 @@ static int connect_gpus(struct ncclComm *comm)
 	return rc;
 }
 
+/* From here on it can be aborted. */
+static void adopt(struct ncclComm *comm, struct kolo_comm *made)
+{
+	pthread_mutex_lock(&comm->lock);
+	comm->joins = false;
+	comm->kolo = made;
+	if (comm->dropped)
+		kolo_comm_abort(made);
+	pthread_cond_broadcast(&comm->changed);
+	pthread_mutex_unlock(&comm->lock);
+}
+
 /* A rank that is late is waited for, as NCCL does: the timeout is off, unless KOLO_TIMEOUT is set.
  * A rank that dies is noticed all the same. */
-static int make(struct ncclComm *comm, const ncclUniqueId *id)
+static int make(struct ncclComm *comm, const struct kolo_id *id)
 {
 	const char *timeout = getenv("KOLO_TIMEOUT");
 	struct kolo_comm_attr attr = { .rank = comm->rank,
 				       .nranks = comm->nranks,
 				       .timeout_s = timeout && *timeout ? 0 : -1,
+				       .transport = kn_env_transport(),
 				       .log = kn_env_read() ? kn_log : NULL,
-				       .log_level = kn_env_read() };
-	struct kolo_id bytes;
+				       .log_level = kn_env_read(),
+				       .id = id };
+	struct kolo_comm *made;
 	int rc;
 
-	memcpy(bytes.bytes, id->internal, sizeof(bytes.bytes));
-	attr.id = &bytes;
-	rc = kolo_comm_create(&attr, &comm->kolo);
+	pthread_mutex_lock(&comm->lock);
+	comm->id = *id;
+	comm->joins = true;
+	pthread_mutex_unlock(&comm->lock);
+	rc = kolo_comm_create(&attr, &made);
+	adopt(comm, made);
 	return rc < 0 ? rc : connect_gpus(comm);
+}
+
+/* Repeats it: the call that it ends may be about to begin. */
+void kn_comm_stop_making(struct ncclComm *comm)
+{
+	enum { STEP_NS = 1000000 };
+	struct timespec until;
+
+	pthread_mutex_lock(&comm->lock);
+	if (comm->state == KN_MAKING)
+		kolo_comm_abort(comm->kolo);
+	while (comm->joins) {
+		kolo_id_abort(&comm->id);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec = (until.tv_nsec + STEP_NS) % 1000000000;
+		until.tv_sec += until.tv_nsec < STEP_NS;
+		pthread_cond_timedwait(&comm->changed, &comm->lock, &until);
+	}
+	pthread_mutex_unlock(&comm->lock);
 }
 
 static int split(struct kn_job *job)
@@ -215,7 +252,7 @@ static int split(struct kn_job *job)
 
 	if (!job->comm)
 		return rc;
-	job->comm->kolo = made;
+	adopt(job->comm, made);
 	if (rc < 0)
 		return rc;
 	job->comm->rank = kolo_comm_rank(made);
@@ -235,6 +272,26 @@ static void destroy(struct ncclComm *comm)
 	pthread_mutex_unlock(&comm->lock);
 	kn_comm_end(comm);
 	kn_context_use(before);
+}
+
+/* The first of the ranks that are left makes an id and sends it to the others. */
+static int shrink(struct kn_job *job)
+{
+	struct kolo_comm *parent = job->parent->kolo;
+	int rank = kolo_comm_rank(parent), place = 0, rc;
+	struct kolo_id id;
+
+	while (job->left[place] != rank)
+		place++;
+	rc = place ? kolo_recv(parent, &id, sizeof(id), KOLO_U8, job->left[0], NULL)
+		   : kolo_id_create(&id);
+	for (int k = 1; rc == 0 && place == 0 && k < job->nleft; k++)
+		rc = kolo_send(parent, &id, sizeof(id), KOLO_U8, job->left[k], NULL);
+	if (rc < 0)
+		return rc;
+	job->comm->rank = place;
+	job->comm->nranks = job->nleft;
+	return make(job->comm, &id);
 }
 
 unsigned kn_comm_begin_split(struct ncclComm *parent)
@@ -284,7 +341,8 @@ static void do_split(struct kn_job *job)
 	wait_for_splits(job->parent, job->number);
 	job->result = kn_comm_enter(job->parent, &before);
 	if (job->result == ncclSuccess) {
-		job->result = kn_result(job->comm ? job->comm : job->parent, split(job));
+		job->result = kn_result(job->comm ? job->comm : job->parent,
+					job->kind == KN_SPLIT ? split(job) : shrink(job));
 		kn_comm_leave(job->parent, before);
 	}
 	end_split(job->parent);
@@ -293,8 +351,10 @@ static void do_split(struct kn_job *job)
 static void do_init(struct kn_job *job)
 {
 	void *before = kn_context_use(job->comm->context);
+	struct kolo_id id;
 
-	job->result = kn_result(job->comm, make(job->comm, &job->id));
+	memcpy(id.bytes, job->id.internal, sizeof(id.bytes));
+	job->result = kn_result(job->comm, make(job->comm, &id));
 	kn_context_use(before);
 }
 
@@ -305,12 +365,15 @@ void kn_job_do(struct kn_job *job)
 	job->result = ncclSuccess;
 	switch (job->kind) {
 	case KN_DESTROY: destroy(comm); return;
-	case KN_SPLIT: do_split(job); break;
+	case KN_SPLIT:
+	case KN_SHRINK: do_split(job); break;
 	default: do_init(job); break;
 	}
 	if (comm)
 		kn_comm_set_state(comm, job->result == ncclSuccess ? KN_READY : KN_FAILED,
 				  job->result);
+	free(job->left);
+	job->left = NULL;
 }
 
 ncclResult_t kn_job_drop(struct kn_job *job, ncclResult_t result)
@@ -320,7 +383,8 @@ ncclResult_t kn_job_drop(struct kn_job *job, ncclResult_t result)
 		destroy(job->comm);
 		return result;
 	}
-	if (job->kind == KN_SPLIT) {
+	free(job->left);
+	if (job->kind == KN_SPLIT || job->kind == KN_SHRINK) {
 		wait_for_splits(job->parent, job->number);
 		end_split(job->parent);
 	}
@@ -436,13 +500,16 @@ KN_TWIN(ncclGetVersion);
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *out)
 {
+	const char *address;
 	struct kolo_id id;
 	ncclResult_t result;
 
 	if (!out)
 		return kn_fail(NULL, ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
 	kn_env_read();
-	result = kn_result(NULL, kolo_id_create(&id));
+	address = getenv("NCCL_COMM_ID");
+	result = kn_result(NULL,
+			   address && *address ? kolo_id_at(address, &id) : kolo_id_create(&id));
 	if (result == ncclSuccess)
 		memcpy(out->internal, id.bytes, sizeof(out->internal));
 	return result;

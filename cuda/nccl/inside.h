@@ -88,10 +88,12 @@ struct ncclComm {
 	pthread_mutex_t lock; /* protects what follows */
 	pthread_cond_t changed;
 	enum kn_state state;
-	ncclResult_t result;  /* of KN_FAILED */
-	bool told;            /* its failure is the process's last error */
-	bool closed;          /* aborted, or destroyed */
-	bool dropped;         /* that while it was being made: the thread that makes it ends it */
+	ncclResult_t result; /* of KN_FAILED */
+	bool told;           /* its failure is the process's last error */
+	bool closed;         /* aborted, or destroyed */
+	bool dropped;        /* that while it was being made: the thread that makes it ends it */
+	bool joins;          /* kolo_comm_create works on `id` */
+	struct kolo_id id;
 	int calls;            /* threads that are in Kolo with it, and splits that are not over */
 	unsigned begun, over; /* splits of it */
 	char text[KN_TEXT];
@@ -125,8 +127,12 @@ void kn_comm_end(struct ncclComm *comm);
 /* Ends it too if it was dropped. */
 void kn_comm_set_state(struct ncclComm *comm, enum kn_state state, ncclResult_t result);
 
-/* A split begins. Returns its number. The communicator stays until all are over. */
+/* A split, or shrinking, begins. Returns its number. The communicator stays until all are over. */
 unsigned kn_comm_begin_split(struct ncclComm *parent);
+
+/* Ends the making of one that was dropped, as far as it waits for others. A split waits on its
+ * parent, and goes on. */
+void kn_comm_stop_making(struct ncclComm *comm);
 
 /* Does a split of one that does not block go on? */
 bool kn_comm_is_splitting(struct ncclComm *comm);
@@ -144,10 +150,11 @@ struct kn_job {
 	struct kn_job *next;
 	struct ncclComm *comm;   /* that is made or ended; NULL: a rank without a color */
 	struct ncclComm *parent; /* that is split; NULL: none is */
-	enum { KN_INIT, KN_SPLIT, KN_DESTROY } kind;
+	enum { KN_INIT, KN_SPLIT, KN_SHRINK, KN_DESTROY } kind;
 	ncclUniqueId id;
 	int color, key;
-	unsigned number; /* of the split; they are done in their order */
+	int *left, nleft; /* of KN_SHRINK: the parent's ranks that go on; freed with the job done */
+	unsigned number;  /* of the split; they are done in their order */
 	bool blocking;
 	bool joinable; /* `thread` does it */
 	bool lost;     /* no thread does */
@@ -199,11 +206,15 @@ void kn_group_cancel(void);
 /* Frees an op when the group ends, or now. The communicator is held, and let go then. */
 ncclResult_t kn_group_free_op(struct ncclComm *comm, enum kolo_op op);
 
-/* ---- Environment: env.c ---------------------------------------------------------------------- */
+/* ---- Environment: variables.c
+ * ---------------------------------------------------------------------- */
 
 /* Hands on what NCCL's variables ask for, once. Returns the highest level that NCCL_DEBUG wants; 0:
  * none. */
 enum kolo_log_level kn_env_read(void);
+
+/* The transport of all communicators, by name; NULL: Kolo's choice. */
+const char *kn_env_transport(void);
 
 /* Writes a line where NCCL_DEBUG says. */
 void kn_log(void *arg, enum kolo_log_level level, const char *line);

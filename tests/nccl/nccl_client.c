@@ -6,11 +6,14 @@
  * MODE: processes | threads | one (thread for all ranks): random programs of all operations, in
  * groups and alone, on two streams, with events, and split communicators; a GPU for each rank, or,
  * with T_SHARE=1, one for all. nonblocking: the same by threads, with communicators that don't
- * block. graph: a capture of processes. die: rank 1 is killed; the others are told. abort: threads
- * abort while others are in operations. wrong: what is refused. Returns 1 after a result that is
- * not right, with a line that says so. */
+ * block. graph: a capture of processes. shrink: rank 1 leaves; T_BLOCKS=0: they don't block. die:
+ * rank 1 is killed; the others are told. abort: threads abort while others are in operations.
+ * alone: a rank aborts that waits for another. many: splits and streams. wrong: what is refused.
+ * With NCCL_COMM_ID each process makes the id. Returns 1 after a result that is not right, with a
+ * line that says so. */
 #include "tests/nccl/nccl_program.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -41,8 +44,8 @@ static void prepare(struct rank *r, int rank, int nranks)
 	CHECK(cuCtxSetCurrent(r->context) == 0);
 	for (int k = 0; k < STREAMS; k++)
 		CHECK(cuStreamCreate(&r->stream[k], 1) == 0);
-	r->src = allocate(ROOM);
-	r->dst = allocate(ROOM);
+	r->src = allocate((PARTS + 1) * ROOM);
+	r->dst = allocate((PARTS + 1) * ROOM);
 }
 
 static void give_back(struct rank *r)
@@ -53,15 +56,15 @@ static void give_back(struct rank *r)
 	cuMemFree_v2((address)(uintptr_t)r->dst);
 }
 
-static void await(ncclComm_t comm)
+static ncclResult_t init(struct rank *r, const ncclUniqueId *id, bool blocks)
 {
-	ncclResult_t state = ncclInProgress;
+	ncclConfig_t config = { .size = sizeof(config),
+				.magic = NCCL_CONFIG_MAGIC,
+				.version = 23007,
+				.blocking = blocks };
 
-	while (state == ncclInProgress) {
-		MUST(ncclCommGetAsyncError(comm, &state));
-		usleep(500);
-	}
-	must(state, "the communicator", __FILE__, __LINE__);
+	r->blocks = blocks;
+	return ncclCommInitRankConfig(&r->comm, r->nranks, *id, r->rank, &config);
 }
 
 /* Even and odd ranks apart, in the reverse order; the last one is in none. */
@@ -90,11 +93,7 @@ static void split(struct rank *r, bool blocks)
 
 static void run_rank(struct rank *r, const ncclUniqueId *id, bool blocks)
 {
-	ncclConfig_t config = { .size = sizeof(config),
-				.magic = NCCL_CONFIG_MAGIC,
-				.version = 23007,
-				.blocking = blocks };
-	ncclResult_t result = ncclCommInitRankConfig(&r->comm, r->nranks, *id, r->rank, &config);
+	ncclResult_t result = init(r, id, blocks);
 	int count, rank, device;
 
 	CHECK(result == ncclSuccess || (result == ncclInProgress && !blocks));
@@ -136,6 +135,17 @@ static void get_id(struct shared *s, int rank)
 		usleep(500);
 }
 
+/* What get_id leaves in *id; with NCCL_COMM_ID each rank makes it. */
+static void choose_id(struct shared *s, int rank, ncclUniqueId *id)
+{
+	if (getenv("NCCL_COMM_ID")) {
+		MUST(ncclGetUniqueId(id));
+		return;
+	}
+	get_id(s, rank);
+	*id = s->id;
+}
+
 static int for_processes(int nranks, void (*fn)(struct rank *r, const ncclUniqueId *id), int killed)
 {
 	struct shared *s = share();
@@ -145,11 +155,12 @@ static int for_processes(int nranks, void (*fn)(struct rank *r, const ncclUnique
 	for (int k = 0; k < nranks; k++) {
 		pids[k] = fork();
 		if (pids[k] == 0) {
+			ncclUniqueId id;
 			struct rank r;
 
-			get_id(s, k);
+			choose_id(s, k, &id);
 			prepare(&r, k, nranks);
-			fn(&r, &s->id);
+			fn(&r, &id);
 			give_back(&r);
 			exit(0);
 		}
@@ -216,19 +227,11 @@ static void run_all(int nranks)
 	MUST(ncclCommInitAll(comms, nranks, NULL));
 	for (int k = 0; k < nranks; k++)
 		ranks[k].comm = comms[k];
-	for (int i = 0; i < steps; i++) {
-		struct step s = step_draw(&seed, nranks);
+	for (int done = 0; done < steps;) {
+		struct bundle b = bundle_draw(&seed, nranks);
 
-		for (int k = 0; k < nranks; k++)
-			step_fill(&ranks[k], &s);
-		MUST(ncclGroupStart());
-		for (int k = 0; k < nranks; k++)
-			step_start(&ranks[k], &s);
-		MUST(ncclGroupEnd());
-		for (int k = 0; k < nranks; k++)
-			finish(&ranks[k]);
-		for (int k = 0; k < nranks; k++)
-			step_check(&ranks[k], &s);
+		bundle_run(ranks, nranks, &b);
+		done += b.n;
 	}
 	MUST(ncclGroupStart());
 	for (int k = 0; k < nranks; k++)
@@ -286,6 +289,46 @@ static void many(struct rank *r, const ncclUniqueId *id)
 		cuStreamDestroy_v2(streams[k]);
 	}
 	MUST(ncclCommFinalize(r->comm));
+	MUST(ncclCommDestroy(r->comm));
+}
+
+/* ---- Fewer ranks ----------------------------------------------------------------------------- */
+
+enum { LEAVES = 1 };
+
+static void shrink(struct rank *r, bool blocks)
+{
+	struct rank fewer = *r;
+	int leaves[] = { LEAVES, LEAVES }, all[MAX_RANKS] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+	ncclResult_t result;
+
+	CHECK(ncclCommShrink(r->comm, &r->rank, 1, &fewer.comm, NULL, 0) == ncclInvalidArgument);
+	CHECK(strstr(ncclGetLastError(r->comm), "not the caller's"));
+	CHECK(ncclCommShrink(r->comm, all, r->nranks, &fewer.comm, NULL, 0) == ncclInvalidArgument);
+	CHECK(ncclCommShrink(r->comm, all, 0, &fewer.comm, NULL, 0) == ncclInvalidArgument);
+	if (r->rank == LEAVES)
+		return;
+	result = ncclCommShrink(r->comm, leaves, r->nranks > 2 ? 2 : 1, &fewer.comm, NULL, 0);
+	CHECK(result == ncclSuccess || (result == ncclInProgress && !blocks));
+	await(r->comm);
+	await(fewer.comm);
+	MUST(ncclCommCount(fewer.comm, &fewer.nranks));
+	MUST(ncclCommUserRank(fewer.comm, &fewer.rank));
+	CHECK(fewer.nranks == r->nranks - 1 && fewer.rank == r->rank - (r->rank > LEAVES));
+	run_program(&fewer, 5);
+	MUST(ncclCommDestroy(fewer.comm));
+}
+
+/* One rank leaves what the others go on with, with communicators that block and others. */
+static void shrunk(struct rank *r, const ncclUniqueId *id)
+{
+	bool blocks = number("T_BLOCKS", 1);
+	ncclResult_t result = init(r, id, blocks);
+
+	CHECK(result == ncclSuccess || (result == ncclInProgress && !blocks));
+	await(r->comm);
+	shrink(r, blocks);
+	run_program(r, 6);
 	MUST(ncclCommDestroy(r->comm));
 }
 
@@ -368,6 +411,49 @@ static void aborted(struct rank *r, const ncclUniqueId *id)
 	CHECK(result == ncclSuccess || result == ncclRemoteError || result == ncclInvalidArgument);
 	pthread_join(thread, NULL);
 	finish(r);
+}
+
+static int count_threads(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	int n = 0;
+
+	CHECK(tasks);
+	while (readdir(tasks))
+		n++;
+	closedir(tasks);
+	return n;
+}
+
+/* The other ranks never come. After an abort no thread of a communicator is left that waits for
+ * them; the thread that serves the id may be. */
+static void alone(struct rank *r, const ncclUniqueId *unused)
+{
+	enum { TIMES = 20 };
+	uint64_t seed = 1;
+	ncclUniqueId id;
+	int before;
+
+	(void)unused;
+	r->nranks = 2;
+	for (int k = 0; k < TIMES; k++) {
+		ncclResult_t state;
+		int64_t began;
+
+		before = count_threads();
+		MUST(ncclGetUniqueId(&id));
+		CHECK(init(r, &id, false) == ncclInProgress);
+		usleep((useconds_t)(draw(&seed) % 5000));
+		MUST(ncclCommGetAsyncError(r->comm, &state));
+		CHECK(state == ncclInProgress);
+		began = now_ms();
+		MUST(ncclCommAbort(r->comm));
+		CHECK(now_ms() - began < 2000);
+		CHECK(ncclCommGetAsyncError(r->comm, &state) == ncclInvalidArgument);
+		while (count_threads() > before + 1 && now_ms() - began < 5000)
+			usleep(1000);
+		CHECK(count_threads() <= before + 1);
+	}
 }
 
 static void *abort_one(void *comm)
@@ -471,6 +557,10 @@ int main(int argc, char **argv)
 		return for_processes(nranks, many, -1);
 	if (strcmp(mode, "wrong") == 0)
 		return for_processes(nranks, refused, -1);
+	if (strcmp(mode, "shrink") == 0)
+		return for_processes(nranks, shrunk, -1);
+	if (strcmp(mode, "alone") == 0)
+		return for_processes(1, alone, -1);
 	if (strcmp(mode, "threads") == 0)
 		for_threads(nranks, run_blocking);
 	else if (strcmp(mode, "nonblocking") == 0)

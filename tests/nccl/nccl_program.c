@@ -138,10 +138,13 @@ static uint8_t *at(uint8_t *array, const struct step *s, size_t i)
 	return array + i * types[s->type].size;
 }
 
-/* What rank has at i: so small that no sum or product of 8 is rounded. */
+/* What rank has at i: so small that no sum or product of 8 is rounded. It depends on the turn of a
+ * step that is done again. */
 static uint64_t element(const struct step *s, int rank, size_t i)
 {
-	return (s->seed + (uint64_t)rank * 31 + i * 7) % (types[s->type].size < 4 ? 2 : 5) + 1;
+	return (s->seed + s->turn + (uint64_t)rank * 31 + i * 7) %
+		       (types[s->type].size < 4 ? 2 : 5) +
+	       1;
 }
 
 static uint64_t combined(const struct step *s, int nranks, size_t i)
@@ -268,20 +271,6 @@ void step_check(struct rank *r, const struct step *s)
 }
 
 /* ---- Programs -------------------------------------------------------------------------------- */
-
-void run_program(struct rank *r, uint64_t seed)
-{
-	int steps = number("T_STEPS", 150);
-
-	for (int k = 0; k < steps; k++) {
-		struct step s = step_draw(&seed, r->nranks);
-
-		step_fill(r, &s);
-		step_start(r, &s);
-		finish(r);
-		step_check(r, &s);
-	}
-}
 
 /* Checks y[i] for 100 elements after a sum of x[i] = rank + i with a factor. */
 static void check_sum(const struct rank *r, float factor)

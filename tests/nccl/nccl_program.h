@@ -32,7 +32,7 @@ int cuEventCreate(void **out, unsigned flags);
 int cuEventDestroy_v2(void *event);
 int cuEventRecord(void *event, cudaStream_t stream);
 
-enum { MAX_RANKS = 8, MOST = 5000, STREAMS = 2 };
+enum { MAX_RANKS = 8, MOST = 5000, STREAMS = 2, PARTS = 3 };
 
 /* Ends the process with a line if it is not so. */
 #define CHECK(what)                                                                                \
@@ -55,7 +55,8 @@ struct rank {
 	int rank, nranks;
 	void *context;
 	cudaStream_t stream[STREAMS];
-	uint8_t *src, *dst; /* ROOM bytes each */
+	uint8_t *src, *dst; /* PARTS + 1 times ROOM bytes each */
+	bool blocks;        /* the communicator does */
 };
 
 /* MAX_RANKS blocks of MOST elements of the longest type, a few elements after the beginning. */
@@ -72,7 +73,7 @@ struct step {
 	ncclRedOp_t op;
 	bool in_place;
 	size_t src_shift, dst_shift; /* elements before the first */
-	uint64_t seed;               /* of its elements, and of what is in its group */
+	uint64_t seed, turn;         /* of its elements; the first also of what is in its group */
 };
 
 /* What the rank has before it, putting it on the rank's stream, and what must be there afterwards.
@@ -82,9 +83,24 @@ void step_fill(struct rank *r, const struct step *s);
 void step_start(struct rank *r, const struct step *s);
 void step_check(struct rank *r, const struct step *s);
 
+/* Up to PARTS steps that are put on the streams before anybody waits for any. */
+struct bundle {
+	enum { ALONE, GROUPED, EVENTS, CAPTURED, WAYS } way;
+	int n;
+	struct step steps[PARTS];
+};
+
+/* What the seed draws, and doing it: n ranks of this thread do it together, in groups. */
+struct bundle bundle_draw(uint64_t *seed, int nranks);
+void bundle_run(struct rank *ranks, int n, const struct bundle *b);
+
 /* T_STEPS operations that the seed draws: all kinds, types, ops, streams, roots and lengths, in
- * place or not, aligned to 16 bytes or not. */
+ * place or not, aligned to 16 bytes or not; in groups, between events, captured and replayed; and
+ * now and then on the parts of a split. */
 void run_program(struct rank *r, uint64_t seed);
+
+/* Blocks until a communicator that does not block is ready. */
+void await(ncclComm_t comm);
 
 /* Means, and sums with a factor. */
 void run_means(struct rank *r);

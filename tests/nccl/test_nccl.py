@@ -1,7 +1,9 @@
 """libnccl.so.2 from the outside: a program that was built for NCCL, on GPUs made of threads."""
 import glob
 import os
+import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -74,6 +76,52 @@ def any_thread_aborts_at_any_time():
 @test
 def splits_of_a_group_are_done_in_order_and_streams_may_be_many():
     client("many", 4)
+
+
+@test
+def ranks_may_be_left_behind():
+    for nranks in (2, 4):
+        client("shrink", nranks)
+    client("shrink", 3, T_BLOCKS="0")
+
+
+@test
+def waiting_for_ranks_that_never_come_can_be_aborted():
+    client("alone", 1)
+
+
+def log_of(mode, nranks, **variables):
+    """The lines that NCCL_DEBUG=INFO asks for."""
+    with tempfile.TemporaryDirectory() as where:
+        client(mode, nranks, NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=f"{where}/%h.%p", **variables)
+        return "".join(open(name).read() for name in glob.glob(f"{where}/*"))
+
+
+@test
+def variables_do_what_they_say_or_are_said_to_do_nothing():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    lines = log_of("graph", 2, NCCL_COMM_ID=f"127.0.0.1:{port}", NCCL_ALGO="Ring", NCCL_WHAT="1")
+    assert "NCCL_ALGO=Ring is not used: an order of additions" in lines and "NCCL_WHAT=1 is not used: libnccl does not know it" in lines, lines
+    assert "NCCL_COMM_ID" not in lines and "minCTAs" not in lines, lines
+    edges = r"edge \d -> \d: (\w+)"
+    assert set(re.findall(edges, log_of("processes", 2, NCCL_P2P_DISABLE="1"))) == {"shm"}
+    assert set(re.findall(edges, log_of("processes", 2, NCCL_P2P_LEVEL="LOC", NCCL_SHM_DISABLE="1"))) == {"tcp"}
+    assert "the config's minCTAs=0 is not used" in log_of("nonblocking", 2)
+    assert "NCCL_NET=pigeon is not used" in log_of("graph", 2, NCCL_NET="pigeon")
+
+
+@test
+def a_file_may_set_them():
+    with tempfile.TemporaryDirectory() as where:
+        with open(f"{where}/conf", "w") as f:
+            f.write("# a comment=1\n NCCL_PROTO = LL \nNCCL_ALGO=Tree\n\nnothing\n")
+        os.link(f"{where}/conf", f"{where}/.nccl.conf")
+        for variables in ({"NCCL_CONF_FILE": f"{where}/conf"}, {"HOME": where}):
+            lines = log_of("graph", 1, NCCL_ALGO="Ring", **variables)
+            assert "NCCL_PROTO=LL is not" in lines and "NCCL_ALGO=Ring is not" in lines and "comment" not in lines, lines
+        assert "NCCL_CONF_FILE=/nowhere: No such file" in log_of("graph", 1, NCCL_CONF_FILE="/nowhere")
 
 
 @test

@@ -73,7 +73,7 @@ def machine_section(**variables):
 @test
 def json_has_the_documented_fields():
     it = info()
-    assert set(it) == {"version", "parts", "machine", "distances", "ring", "probe", "environment", "unknown"}, it
+    assert set(it) == {"version", "parts", "machine", "distances", "ring", "probe", "environment", "unknown", "nccl"}, it
     assert it["ring"] is None and it["probe"] is None and re.fullmatch(r"\d+\.\d+\.\d+", it["version"])
     check_tree(it["machine"])
     assert it["machine"]["what"] == "machine" and it["machine"]["name"] == os.uname().nodename
@@ -225,13 +225,23 @@ def variables_alone_need_no_job():
     alone = run(RINGINFO, "--environment", "--json", env=env)
     assert alone.returncode == 0, alone
     it = json.loads(alone.stdout)
-    assert set(it) == {"environment", "unknown"} and it["unknown"] == ["KOLO_SLOTZ"], it
+    assert set(it) == {"environment", "unknown", "nccl"} and it["unknown"] == ["KOLO_SLOTZ"], it
     assert [v["name"] for v in it["environment"]] == [v["name"] for v in info()["environment"]]
     assert [v["name"] for v in it["environment"] if not v["good"]] == ["KOLO_SLOTS"], it
     assert text("--environment") == text()[text().index("\nEnvironment ") + 1:]
     for args in (("-n", "2"), ("--probe",)):
         done = run(RINGINFO, "--environment", *args)
         assert done.returncode == 2 and "--environment" in done.stderr and not done.stdout, done
+
+
+@test
+def variables_of_nccl_are_listed_with_what_becomes_of_them():
+    env = environment(NCCL_ALGO="Ring", NCCL_IB_TC="106", NCCL_WHAT="\n", NCCLX="1")
+    listed = {v["name"]: (v["value"], v["used"]) for v in info(env=env)["nccl"]}
+    assert listed == {"NCCL_ALGO": ("Ring", False), "NCCL_IB_TC": ("106", True), "NCCL_WHAT": ("\n", False)}, listed
+    out = text("--environment", env=env)
+    assert "  NCCL_ALGO=Ring  not used\n      an order of additions" in out and "  NCCL_IB_TC=106  used\n      KOLO_VERBS_TC\n" in out, out
+    assert "  NCCL_WHAT=?  not used\n" in out and "NCCLX" not in out and "NCCL" not in text("--environment"), out
 
 
 @test

@@ -1,5 +1,7 @@
-/* Finds variables that begin with KOLO_ and that the library does not know. */
+/* Finds variables that begin with KOLO_ and that the library does not know, and those of NCCL. */
 #include "tools/ringinfo/ringinfo.h"
+
+#include "cuda/nccl/variables.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -25,6 +27,24 @@ bool next_unknown(int *at, char *name, size_t room)
 			snprintf(name, room, "%.*s", (int)len, entry);
 			return true;
 		}
+	}
+	return false;
+}
+
+bool next_of_nccl(int *at, struct foreign *out)
+{
+	for (const char *entry; (entry = environ[*at]) != NULL;) {
+		const struct kn_variable *v = kn_variable_of(entry);
+		size_t len = strcspn(entry, "=");
+
+		++*at;
+		if (!v)
+			continue;
+		snprintf(out->name, sizeof(out->name), "%.*s", (int)len, entry);
+		out->value = entry + len + (entry[len] == '=');
+		out->used = v->used;
+		out->help = v->help;
+		return true;
 	}
 	return false;
 }

@@ -42,6 +42,7 @@ static void put_parts(FILE *out)
 static void put_environment(FILE *out)
 {
 	struct kolo_env_info info;
+	struct foreign foreign;
 	char name[128];
 
 	fprintf(out, " \"environment\": [");
@@ -59,6 +60,14 @@ static void put_environment(FILE *out)
 	for (int at = 0, n = 0; next_unknown(&at, name, sizeof(name)); n++) {
 		fprintf(out, "%s", n ? ", " : "");
 		tool_put_json_text(out, name);
+	}
+	fprintf(out, "],\n \"nccl\": [");
+	for (int at = 0, n = 0; next_of_nccl(&at, &foreign); n++) {
+		fprintf(out, "%s{\"used\": %s", separator(n), truth(foreign.used));
+		put_field(out, "name", foreign.name);
+		put_field(out, "value", foreign.value);
+		put_field(out, "help", foreign.help);
+		fprintf(out, "}");
 	}
 	fprintf(out, "]");
 }

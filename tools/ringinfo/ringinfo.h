@@ -107,6 +107,16 @@ void *info_allocate(size_t n, size_t size);
  * first. Returns false if there is no other. */
 bool next_unknown(int *at, char *name, size_t room);
 
+/* A variable of NCCL's that is set. */
+struct foreign {
+	char name[128];
+	const char *value, *help; /* help: what it does in Kolo's libnccl, or why nothing */
+	bool used;
+};
+
+/* Finds the next of them, from environ[*at] on. */
+bool next_of_nccl(int *at, struct foreign *out);
+
 /* ---- Printing -------------------------------------------------------------------------------- */
 
 /* j is NULL without a job. */

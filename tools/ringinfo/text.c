@@ -69,6 +69,23 @@ static void print_wrapped(FILE *out, const char *text)
 	}
 }
 
+static void print_nccl(FILE *out)
+{
+	struct foreign v;
+	bool first = true;
+
+	for (int at = 0; next_of_nccl(&at, &v); first = false) {
+		if (first)
+			fprintf(out, "NCCL's variables, of which Kolo's libnccl.so.2 uses some\n");
+		fprintf(out, "  ");
+		print_plain(out, v.name);
+		fprintf(out, "=");
+		print_plain(out, v.value);
+		fprintf(out, "  %s\n", v.used ? "used" : "not used");
+		print_wrapped(out, v.help);
+	}
+}
+
 void print_environment_text(FILE *out)
 {
 	struct kolo_env_info info;
@@ -91,6 +108,7 @@ void print_environment_text(FILE *out)
 		print_plain(out, name);
 		fprintf(out, ": no variable of Kolo's; misspelt?\n");
 	}
+	print_nccl(out);
 }
 
 /* ---- The machine ----------------------------------------------------------------------------- */

@@ -1,10 +1,15 @@
 /* What NCCL's environment variables ask for, in Kolo's words (kn_env_read), and the log
- * (NCCL_DEBUG). */
+ * (NCCL_DEBUG). variables.h lists them. */
 #include "cuda/nccl/inside.h"
 
+#include "cuda/nccl/variables.h"
+
+#include <ctype.h>
+#include <errno.h>
 #include <glob.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +19,9 @@
 static pthread_once_t done = PTHREAD_ONCE_INIT;
 static FILE *file;
 static enum kolo_log_level level;
+static const char *transport; /* of all communicators; NULL: Kolo's choice */
+
+/* ---- The log --------------------------------------------------------------------------------- */
 
 /* The file of NCCL_DEBUG_FILE, in which %h is the host and %p the process. */
 static FILE *open_file(const char *name)
@@ -54,15 +62,81 @@ static void write_line(const char *line)
 	fflush(file);
 }
 
-/* Says `to` = `value` if the variable is set and the user has not said it himself. A variable of
- * Kolo's own counts more. */
-static void hand_on(const char *from, const char *to, const char *value)
+__attribute__((format(printf, 2, 3))) static void note(enum kolo_log_level of, const char *format,
+						       ...)
 {
-	const char *asked = getenv(from);
+	char line[KN_TEXT];
+	va_list args;
 
-	if (asked && *asked && !getenv(to))
-		setenv(to, value ? value : asked, 0);
+	if (of > level)
+		return;
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	write_line(line);
 }
+
+/* ---- Files of variables ---------------------------------------------------------------------- */
+
+/* The text without blanks at both ends. It is cut there. */
+static char *trimmed(char *text)
+{
+	char *end = text + strlen(text);
+
+	while (isspace((unsigned char)*text))
+		text++;
+	while (end > text && isspace((unsigned char)end[-1]))
+		*--end = 0;
+	return text;
+}
+
+/* Sets the variables of its lines NAME=VALUE that are not set. Lines that begin with # say
+ * nothing. */
+static void read_file(FILE *f)
+{
+	char *line = NULL;
+	size_t room = 0;
+
+	while (getline(&line, &room, f) >= 0) {
+		char *name = trimmed(line), *equals = strchr(name, '=');
+
+		if (*name == '#' || !equals)
+			continue;
+		*equals = 0;
+		setenv(trimmed(name), trimmed(equals + 1), 0);
+	}
+	free(line);
+	fclose(f);
+}
+
+/* Returns whether it is there. */
+static bool read_named(const char *path)
+{
+	FILE *f = fopen(path, "re");
+
+	if (f)
+		read_file(f);
+	return f;
+}
+
+/* Returns 0, or the errno of the file that NCCL_CONF_FILE names. */
+static int read_files(void)
+{
+	const char *named = getenv("NCCL_CONF_FILE"), *home = getenv("HOME");
+	char path[4096];
+	int err = 0;
+
+	if (named && *named) {
+		err = read_named(named) ? 0 : errno;
+	} else if (home) {
+		snprintf(path, sizeof(path), "%s/.nccl.conf", home);
+		read_named(path);
+	}
+	read_named("/etc/nccl.conf");
+	return err;
+}
+
+/* ---- Interfaces and cards -------------------------------------------------------------------- */
 
 /* Is the name in a list, by its beginning, or with `exact` all of it? */
 static bool is_listed(const char *list, const char *name, bool exact)
@@ -104,7 +178,9 @@ static void choose_interface(void)
 	if (at)
 		setenv("KOLO_IFACE", at->ifa_name, 0);
 	else if (asked && *asked)
-		write_line("NCCL_SOCKET_IFNAME names no interface that is up and has an address");
+		note(KOLO_LOG_WARN,
+		     "NCCL_SOCKET_IFNAME=%s names no interface that is up and has an address",
+		     asked);
 	freeifaddrs(all);
 }
 
@@ -151,18 +227,64 @@ static void choose_cards(void)
 	if (n)
 		setenv("KOLO_VERBS_DEVICE", chosen, 0);
 	else
-		write_line("NCCL_IB_HCA names no active port of an RDMA card");
+		note(KOLO_LOG_WARN, "NCCL_IB_HCA=%s names no active port of an RDMA card", asked);
+}
+
+/* ---- All of them ----------------------------------------------------------------------------- */
+
+static bool is_set(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value;
+}
+
+static bool is(const char *name, const char *value)
+{
+	return is_set(name) && strcasecmp(getenv(name), value) == 0;
 }
 
 static bool is_on(const char *name)
 {
-	const char *value = getenv(name);
+	return is_set(name) && !is(name, "0");
+}
 
-	return value && strcmp(value, "0") != 0;
+/* A variable of Kolo's own counts more: it stays as it is. */
+static void choose_paths(void)
+{
+	bool apart = is_on("NCCL_P2P_DISABLE") || is("NCCL_P2P_LEVEL", "LOC") ||
+		     is("NCCL_P2P_LEVEL", "0");
+
+	if (is_on("NCCL_IB_DISABLE") || is("NCCL_NET", "Socket"))
+		setenv("KOLO_NET", "tcp", 0);
+	else if (is("NCCL_NET", "IB"))
+		setenv("KOLO_NET", "verbs", 0);
+	else if (is_set("NCCL_NET"))
+		note(KOLO_LOG_WARN, "NCCL_NET=%s is not used: want Socket or IB",
+		     getenv("NCCL_NET"));
+	if (apart)
+		setenv("KOLO_CUDA_P2P", "0", 0);
+	if (apart && is_on("NCCL_SHM_DISABLE"))
+		transport = is_set("KOLO_NET") ? getenv("KOLO_NET") : "tcp";
+}
+
+/* Hands on those that Kolo has, too. Notes those that are not used. */
+static void hand_on(void)
+{
+	for (char **at = environ; *at; at++) {
+		const struct kn_variable *v = kn_variable_of(*at);
+
+		if (v && !v->used)
+			note(KOLO_LOG_INFO, "%s is not used: %s", *at, v->help);
+	}
+	for (int k = 0; k < KN_VARIABLES; k++)
+		if (kn_variables[k].kolo && is_set(kn_variables[k].name))
+			setenv(kn_variables[k].kolo, getenv(kn_variables[k].name), 0);
 }
 
 static void read_all(void)
 {
+	int err = read_files();
 	const char *name = getenv("NCCL_DEBUG_FILE");
 
 	level = level_of(getenv("NCCL_DEBUG"));
@@ -170,11 +292,19 @@ static void read_all(void)
 		file = open_file(name);
 	if (!file)
 		file = stdout;
+	if (err)
+		note(KOLO_LOG_WARN, "NCCL_CONF_FILE=%s: %s", getenv("NCCL_CONF_FILE"),
+		     strerror(err));
 	choose_interface();
 	choose_cards();
-	hand_on("NCCL_IB_GID_INDEX", "KOLO_VERBS_GID_INDEX", NULL);
-	if (is_on("NCCL_IB_DISABLE"))
-		hand_on("NCCL_IB_DISABLE", "KOLO_NET", "tcp");
+	choose_paths();
+	hand_on();
+}
+
+const char *kn_env_transport(void)
+{
+	kn_env_read();
+	return transport;
 }
 
 enum kolo_log_level kn_env_read(void)

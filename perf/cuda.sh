@@ -7,7 +7,7 @@ end=$(($(date +%s) + 470))
 cd "$(dirname "$0")/.."
 out=${1:-build/perf}
 [ -e /dev/nvidiactl ] || { echo "perf/cuda.sh: skipped: no GPU here (/dev/nvidiactl)"; exit 0; }
-make -s lib build/ringbench build/ringrun build/check_cuda/test_cuda build/check_cuda/test_cuda_registered build/check_cuda/test_zero_gpu_kernels \
+make -s lib build/nccl/libnccl.so.2 build/ringbench build/ringrun build/check_cuda/test_cuda build/check_cuda/test_cuda_registered build/check_cuda/test_zero_gpu_kernels \
 	build/perf/stream_words build/perf/gpu_moves build/perf/zero_cuda || exit 1
 ln -sf ../libkolo_cuda.so.0 build/check_cuda/
 export CUDA_DEVICE_MAX_CONNECTIONS=32 # hardware queues: streams that wait hold up others in theirs
@@ -86,6 +86,15 @@ else
 	say ""
 	say "# torch.distributed: perf/torch/collectives.py --device cuda"
 	within 90 "$python" perf/torch/collectives.py --device cuda --ranks 2 --rounds 5 | tee /dev/fd/3
+fi
+
+# nccl-tests with NVIDIA's library and with Kolo's. They refuse several ranks on one GPU, so one GPU has one rank.
+if command -v all_reduce_perf >/dev/null; then
+	say ""
+	say "# nccl-tests: perf/cuda/nccl_tests.py --gpus $gpus"
+	within 90 python3 perf/cuda/nccl_tests.py --gpus "$gpus" --rounds 5 | tee /dev/fd/3
+else
+	say "# nccl-tests: left out: no all_reduce_perf in PATH"
 fi
 
 # sanitize TOOL PROGRAM: what it has to say last.

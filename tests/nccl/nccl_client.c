@@ -396,16 +396,31 @@ static void *abort_later(void *arg)
 	return NULL;
 }
 
-/* Every rank goes on until another thread of its own aborts, which may be before its operation:
- * then it is told that there is no such communicator. Rank 0 never comes to an operation. */
+/* Until it is made, or can't be. */
+static ncclResult_t wait_until_made(ncclComm_t comm)
+{
+	ncclResult_t state = ncclInProgress, result = ncclSuccess;
+
+	while (result == ncclSuccess && state == ncclInProgress) {
+		result = ncclCommGetAsyncError(comm, &state);
+		usleep(50);
+	}
+	return result == ncclSuccess ? state : result;
+}
+
+/* Every rank goes on until another thread of its own aborts, which may be before its operation, or
+ * with T_BLOCKS=0 while the communicator is made: then it is told that there is no such
+ * communicator. Rank 0 never comes to an operation. */
 static void aborted(struct rank *r, const ncclUniqueId *id)
 {
-	ncclResult_t result = ncclSuccess;
+	bool blocks = number("T_BLOCKS", 1);
+	ncclResult_t result = init(r, id, blocks);
 	pthread_t thread;
 
-	MUST(ncclCommInitRank(&r->comm, r->nranks, *id, r->rank));
+	CHECK(result == (blocks ? ncclSuccess : ncclInProgress));
 	CHECK(pthread_create(&thread, NULL, abort_later, r) == 0);
-	if (r->rank > 0)
+	result = wait_until_made(r->comm);
+	if (r->rank > 0 && result == ncclSuccess)
 		result = ncclAllReduce(r->src, r->dst, MOST, ncclInt32, ncclSum, r->comm,
 				       r->stream[0]);
 	CHECK(result == ncclSuccess || result == ncclRemoteError || result == ncclInvalidArgument);

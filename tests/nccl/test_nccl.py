@@ -13,7 +13,8 @@ from torch_gpus import environment, in_wheels, names
 
 FAKE = os.path.abspath(f"{B}/tests/fake")
 CLIENT = os.path.abspath(f"{B}/tests/nccl_client")
-STEPS = "5000" if os.environ.get("T_LONG") else "40" if SLOW else "150"
+LONG = bool(os.environ.get("T_LONG"))
+STEPS = "5000" if LONG else "40" if SLOW else "150"
 
 
 def program(*words, **variables):
@@ -26,10 +27,14 @@ def client(mode, nranks, **variables):
     program(CLIENT, mode, str(nranks), **variables)
 
 
+def for_ranks(mode, *numbers, slow):
+    for nranks in range(1, 9) if LONG else slow if SLOW else numbers:
+        client(mode, nranks)
+
+
 @test
 def random_programs_of_processes_are_right():
-    for nranks in (1, 3) if SLOW else (1, 2, 3, 8):
-        client("processes", nranks)
+    for_ranks("processes", 1, 2, 3, 8, slow=(1, 3))
 
 
 @test
@@ -39,20 +44,17 @@ def they_are_on_one_gpu():
 
 @test
 def random_programs_of_threads_are_right():
-    for nranks in (2, ) if SLOW else (1, 2, 4):
-        client("threads", nranks)
+    for_ranks("threads", 1, 2, 4, slow=(2, ))
 
 
 @test
 def one_thread_works_with_all_ranks():
-    for nranks in (2, ) if SLOW else (1, 2, 4):
-        client("one", nranks)
+    for_ranks("one", 1, 2, 4, slow=(2, ))
 
 
 @test
 def communicators_that_do_not_block_do_the_same():
-    for nranks in (1, 3):
-        client("nonblocking", nranks)
+    for_ranks("nonblocking", 1, 3, slow=(1, 3))
 
 
 @test
@@ -69,8 +71,8 @@ def a_killed_rank_is_named_by_the_others():
 
 @test
 def any_thread_aborts_at_any_time():
-    for _ in range(200 if os.environ.get("T_LONG") else 5 if SLOW else 20):
-        client("abort", 3)
+    for turn in range(400 if LONG else 6 if SLOW else 20):
+        client("abort", 3, T_BLOCKS=str(turn % 2))
 
 
 @test
@@ -139,7 +141,7 @@ def a_machine_without_a_driver_says_so():
 
 @test
 def what_pytorchs_process_groups_call_works():
-    program(os.path.abspath(f"{B}/tests/nccl_group"), "3", "1000" if os.environ.get("T_LONG") else "6" if SLOW else "24")
+    program(os.path.abspath(f"{B}/tests/nccl_group"), "3", "1000" if LONG else "6" if SLOW else "24")
 
 
 @test
@@ -216,7 +218,7 @@ def torchs_process_groups_of_nccl_work_on_it():
     wheels("nccl/lib/libnccl.so.2")
     env = {**os.environ, **environment(PYTHON, "libnccl.so.2"), "T_BACKEND": "nccl", "PYTHONDONTWRITEBYTECODE": "1"}
     training = ["ddp", "fsdp2", *(["hsdp", "tensor_parallel", "tensor_and_data_parallel", "pipelines", "checkpoints", "zero_redundancy_optimizer"]
-                                  if os.environ.get("T_LONG") else [])]
+                                  if LONG else [])]
     programs = {"matrix.py": ["reductions", "movements"],
                 "streams.py": ["operations_come_between_what_streams_do", "messages", "coalescing_futures_splits_and_factors",
                                "all_ranks_may_share_a_gpu", "groups_come_and_go", "a_capture_is_replayed"],

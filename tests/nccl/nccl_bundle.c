@@ -231,14 +231,74 @@ static void run_split(struct rank *r, uint64_t seed)
 	MUST(ncclCommDestroy(half.comm));
 }
 
+enum { SPLITS = 60 }; /* one after so many bundles */
+
 void run_program(struct rank *r, uint64_t seed)
 {
-	enum { SPLITS = 60 }; /* one after so many bundles */
 	int steps = number("T_STEPS", 150);
 
 	for (int done = 0; done < steps;) {
 		done += run_bundles(r, &seed);
 		if (draw(&seed) % SPLITS == 0)
 			run_split(r, draw(&seed));
+	}
+}
+
+/* The ranks with a color, in the order that the split gives them. Returns how many. */
+static int gather_part(const struct rank *halves, const int *colors, int nranks, int color,
+		       struct rank *out)
+{
+	int n = 0;
+
+	for (int k = 0; k < nranks; k++)
+		if (colors[k] == color) {
+			out[n] = halves[k];
+			out[n].rank = n;
+			n++;
+		}
+	for (int k = 0; k < n; k++)
+		out[k].nranks = n;
+	return n;
+}
+
+static void split_all(struct rank *ranks, int nranks, uint64_t seed)
+{
+	struct rank halves[MAX_RANKS], part[MAX_RANKS];
+	int colors[MAX_RANKS];
+
+	for (int k = 0; k < nranks; k++)
+		colors[k] = (int)(draw(&seed) % 2);
+	MUST(ncclGroupStart());
+	for (int k = 0; k < nranks; k++) {
+		halves[k] = ranks[k];
+		MUST(ncclCommSplit(ranks[k].comm, colors[k], k, &halves[k].comm, NULL));
+	}
+	MUST(ncclGroupEnd());
+	for (int color = 0; color < 2; color++) {
+		int n = gather_part(halves, colors, nranks, color, part);
+
+		for (int k = 0; n && k < PARTS; k++) {
+			struct bundle b = bundle_draw(&seed, n);
+
+			bundle_run(part, n, &b);
+		}
+	}
+	MUST(ncclGroupStart());
+	for (int k = 0; k < nranks; k++)
+		MUST(ncclCommDestroy(halves[k].comm));
+	MUST(ncclGroupEnd());
+}
+
+void run_all_program(struct rank *ranks, int nranks, uint64_t seed)
+{
+	int steps = number("T_STEPS", 150);
+
+	for (int done = 0; done < steps;) {
+		struct bundle b = bundle_draw(&seed, nranks);
+
+		bundle_run(ranks, nranks, &b);
+		done += b.n;
+		if (draw(&seed) % SPLITS == 0)
+			split_all(ranks, nranks, draw(&seed));
 	}
 }

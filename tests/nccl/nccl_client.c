@@ -219,20 +219,13 @@ static void run_all(int nranks)
 {
 	struct rank ranks[MAX_RANKS];
 	ncclComm_t comms[MAX_RANKS];
-	uint64_t seed = 11;
-	int steps = number("T_STEPS", 150);
 
 	for (int k = 0; k < nranks; k++)
 		prepare(&ranks[k], k, nranks);
 	MUST(ncclCommInitAll(comms, nranks, NULL));
 	for (int k = 0; k < nranks; k++)
 		ranks[k].comm = comms[k];
-	for (int done = 0; done < steps;) {
-		struct bundle b = bundle_draw(&seed, nranks);
-
-		bundle_run(ranks, nranks, &b);
-		done += b.n;
-	}
+	run_all_program(ranks, nranks, (uint64_t)number("T_SEED", 11));
 	MUST(ncclGroupStart());
 	for (int k = 0; k < nranks; k++)
 		MUST(ncclCommDestroy(comms[k]));

@@ -99,6 +99,9 @@ void bundle_run(struct rank *ranks, int n, const struct bundle *b);
  * now and then on the parts of a split. */
 void run_program(struct rank *r, uint64_t seed);
 
+/* The same of all ranks of a communicator, which this thread has. */
+void run_all_program(struct rank *ranks, int nranks, uint64_t seed);
+
 /* Blocks until a communicator that does not block is ready. */
 void await(ncclComm_t comm);
 

@@ -56,12 +56,16 @@ static ncclResult_t do_one(const struct kn_call *call)
 	return result;
 }
 
-/* The first call of the list with its communicator? */
-static bool is_first(const struct kn_call *first, const struct kn_call *call)
+/* The communicator of the calls that comes after another one, by its address. NULL: none does. */
+static struct ncclComm *next_comm(const struct kn_call *first, const struct ncclComm *last)
 {
-	while (first->comm != call->comm)
-		first = first->next;
-	return first == call;
+	struct ncclComm *found = NULL;
+
+	for (const struct kn_call *call = first; call; call = call->next)
+		if ((uintptr_t)call->comm > (uintptr_t)last &&
+		    (!found || (uintptr_t)call->comm < (uintptr_t)found))
+			found = call->comm;
+	return found;
 }
 
 /* Does the calls with the communicators entered. */
@@ -77,26 +81,26 @@ static ncclResult_t do_entered(const struct kn_call *first)
 	return result == ncclSuccess ? ended : result;
 }
 
-/* All communicators belong to this thread while the group is done. */
+/* All communicators belong to this thread while the group is done. All threads enter them in one
+ * order, so that none waits for another in a circle. */
 static ncclResult_t do_calls(const struct kn_call *first)
 {
-	const struct kn_call *call;
+	struct ncclComm *comm, *entered = NULL;
 	void *before = NULL, *old;
 	ncclResult_t result = ncclSuccess;
 
-	for (call = first; call && result == ncclSuccess; call = call->next) {
-		if (!is_first(first, call))
-			continue;
-		result = kn_comm_enter(call->comm, &old);
-		before = call == first ? old : before;
+	while ((comm = next_comm(first, entered))) {
+		result = kn_comm_enter(comm, &old);
 		if (result != ncclSuccess)
 			break;
+		before = entered ? before : old;
+		entered = comm;
 	}
 	if (result == ncclSuccess)
 		result = do_entered(first);
-	for (const struct kn_call *k = first; k != call; k = k->next)
-		if (is_first(first, k))
-			kn_comm_leave(k->comm, before);
+	for (comm = next_comm(first, NULL); comm && (uintptr_t)comm <= (uintptr_t)entered;
+	     comm = next_comm(first, comm))
+		kn_comm_leave(comm, before);
 	return result;
 }
 

@@ -245,6 +245,44 @@ static void captured(struct rank *r, const ncclUniqueId *id)
 
 enum { MANY_STREAMS = 40, MANY_SPLITS = 20 };
 
+struct crossing {
+	ncclComm_t first, second;
+	struct rank *r;
+	size_t at; /* elements before this thread's */
+};
+
+static void *cross(void *arg)
+{
+	enum { TIMES = 300 };
+	const struct crossing *c = arg;
+	int *src = (int *)(void *)c->r->src + c->at, *dst = (int *)(void *)c->r->dst + c->at;
+
+	CHECK(cuCtxSetCurrent(c->r->context) == 0);
+	for (int k = 0; k < TIMES; k++) {
+		MUST(ncclGroupStart());
+		MUST(ncclAllReduce(src, dst, 1, ncclInt32, ncclSum, c->first, c->r->stream[0]));
+		MUST(ncclAllReduce(src, dst, 1, ncclInt32, ncclSum, c->second, c->r->stream[0]));
+		MUST(ncclGroupEnd());
+	}
+	return NULL;
+}
+
+/* Two threads use two communicators in one group, each in its own order. */
+static void use_crossed(struct rank *r)
+{
+	ncclComm_t a, b;
+	pthread_t thread;
+
+	MUST(ncclCommInitAll(&a, 1, &r->rank)); /* on its GPU */
+	MUST(ncclCommInitAll(&b, 1, &r->rank));
+	CHECK(pthread_create(&thread, NULL, cross, &(struct crossing){ a, b, r, 0 }) == 0);
+	cross(&(struct crossing){ b, a, r, 1 });
+	pthread_join(thread, NULL);
+	finish(r);
+	MUST(ncclCommDestroy(a));
+	MUST(ncclCommDestroy(b));
+}
+
 /* Two splits of one communicator in one group, again and again; and a group on many streams. */
 static void many(struct rank *r, const ncclUniqueId *id)
 {
@@ -281,6 +319,7 @@ static void many(struct rank *r, const ncclUniqueId *id)
 		CHECK(r->dst[k] == k);
 		cuStreamDestroy_v2(streams[k]);
 	}
+	use_crossed(r);
 	MUST(ncclCommFinalize(r->comm));
 	MUST(ncclCommDestroy(r->comm));
 }

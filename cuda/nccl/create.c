@@ -332,8 +332,8 @@ static ncclResult_t end(ncclComm_t comm, const char *function, bool abort)
 
 	if (!comm)
 		return ncclSuccess;
-	held = kn_comm_hold(
-		comm); /* besides what the list held: the thread that makes it may end it */
+	/* Besides what the list held: the thread that makes it may end it. */
+	held = kn_comm_hold(comm);
 	if (!held || !kn_comm_take_out(comm)) {
 		if (held)
 			kn_comm_let_go(comm);

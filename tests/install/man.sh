@@ -27,7 +27,7 @@ tools() {
 # Each variable with what the library's table says of it.
 variables() {
 	"$B/ringinfo" --environment | awk '$1 ~ /^KOLO_/ { print $1, $3 }' >"$dir/variables"
-	grep -oE '"KOLO_[A-Z_]+"' comm/base/env.c | tr -d '"' | sort -u >"$dir/table"
+	grep -oE '"KOLO_[A-Z0-9_]+"' comm/base/env.c | tr -d '"' | sort -u >"$dir/table"
 	cut -d' ' -f1 "$dir/variables" | sort | diff "$dir/table" -
 	while read -r name default; do
 		grep -A4 "^ *$name\$" "$dir/kolo-environment.7.80" | tr -s ' \n' '  ' >"$dir/entry"

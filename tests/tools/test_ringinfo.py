@@ -270,12 +270,12 @@ def every_variable_that_the_library_reads_is_listed():
     read = set()
     for path in glob.glob("comm/**/*.c", recursive=True):
         with open(path) as f:
-            read |= set(re.findall(r'\bget(?:env)?\("(KOLO_[A-Z_]+)"\)', f.read()))
+            read |= set(re.findall(r'\bget(?:env)?\("(KOLO_[A-Z0-9_]+)"\)', f.read()))
     names = {v["name"] for v in info()["environment"]}
     assert "KOLO_LOG" in read and read <= names, read - names
     with open("README.md") as f:
         rows = [line for line in f if line.startswith("| `KOLO_")]
-    told = {name for row in rows for name in re.findall(r"`(KOLO_[A-Z_]+)`", row.split("|")[1])}
+    told = {name for row in rows for name in re.findall(r"`(KOLO_[A-Z0-9_]+)`", row.split("|")[1])}
     assert told and told <= names, told - names # kolo-environment(7) has all: tests/install/man.sh
 
 

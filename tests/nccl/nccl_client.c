@@ -270,17 +270,19 @@ static void *cross(void *arg)
 /* Two threads use two communicators in one group, each in its own order. */
 static void use_crossed(struct rank *r)
 {
-	ncclComm_t a, b;
+	struct crossing here = { .r = r }, there = { .r = r, .at = 1 };
 	pthread_t thread;
 
-	MUST(ncclCommInitAll(&a, 1, &r->rank)); /* on its GPU */
-	MUST(ncclCommInitAll(&b, 1, &r->rank));
-	CHECK(pthread_create(&thread, NULL, cross, &(struct crossing){ a, b, r, 0 }) == 0);
-	cross(&(struct crossing){ b, a, r, 1 });
+	MUST(ncclCommInitAll(&here.first, 1, &r->rank)); /* on its GPU */
+	MUST(ncclCommInitAll(&here.second, 1, &r->rank));
+	there.first = here.second;
+	there.second = here.first;
+	CHECK(pthread_create(&thread, NULL, cross, &there) == 0);
+	cross(&here);
 	pthread_join(thread, NULL);
 	finish(r);
-	MUST(ncclCommDestroy(a));
-	MUST(ncclCommDestroy(b));
+	MUST(ncclCommDestroy(here.first));
+	MUST(ncclCommDestroy(here.second));
 }
 
 /* Two splits of one communicator in one group, again and again; and a group on many streams. */

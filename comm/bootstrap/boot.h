@@ -33,6 +33,7 @@ typedef int ko_boot_reached_fn(void *arg, const union ko_net *here, struct ko_en
  *   KOLO_EUNREACH    nobody serves the point, or its port is taken
  *   KOLO_ETIMEDOUT   some ranks did not come; the text names them
  *   KOLO_EPEER       a rank or the server has ended
+ *   KOLO_EABORTED    another thread has called kolo_id_abort
  *   KOLO_ENOTSUP     a rank uses another version of Kolo
  *   KOLO_ESYS */
 int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_ms,

@@ -302,7 +302,7 @@ static int join_marks(struct ko_gpu_comm *g, const struct says *all)
 /* Makes the lanes. */
 static int join_lanes(struct ko_gpu_comm *g, struct says *all)
 {
-	bool near = g->local->nranks > 1 && !ko_gpu_are_apart(g), far = !near;
+	bool near = g->local->nranks > 1 && !g->apart, far = !near;
 	struct says mine = say(g, near ? ko_gpu_lanes_map(g, g->local) : 0);
 	int rc;
 
@@ -627,7 +627,7 @@ static int connect_gpus(struct kolo_comm *comm, void *stream, bool apart, bool *
 				    comm->rank);
 	g->attached.close = close_attached;
 	g->comm = comm;
-	g->apart = apart;
+	g->apart = apart || *comm->table[0].transport;
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -29,17 +29,12 @@ int ko_gpu_neighbour(const struct kolo_comm *c, int ring, int rank, int steps)
 				    : ko_shape_rank(&c->shape, group + steps, rail);
 }
 
-bool ko_gpu_are_apart(const struct ko_gpu_comm *g)
-{
-	return g->apart || g->comm->table[0].transport[0];
-}
-
 bool ko_gpu_is_staged(const struct ko_gpu_comm *g, int ring, int rank)
 {
 	const struct kolo_comm *c = g->comm;
 	int next = ko_gpu_neighbour(c, ring, rank, 1);
 
-	return ko_gpu_are_apart(g) || !ko_place_same(&c->table[rank].place, &c->table[next].place);
+	return g->apart || !ko_place_same(&c->table[rank].place, &c->table[next].place);
 }
 
 static size_t flags_at(const struct ko_gpu_comm *g, int rank, int end)
@@ -59,7 +54,7 @@ char *ko_gpu_flags_there(const struct ko_gpu_comm *g, int rank, int end)
 
 bool ko_gpu_is_far(const struct ko_gpu_comm *g, int a, int b)
 {
-	return g->lanes.far || ko_gpu_are_apart(g) || g->places[a] < 0 || g->places[b] < 0;
+	return g->lanes.far || g->apart || g->places[a] < 0 || g->places[b] < 0;
 }
 
 static size_t board_at(const struct ko_gpu_comm *g, int from, int to, bool sends)

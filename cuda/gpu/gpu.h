@@ -259,9 +259,11 @@ struct ko_gpu_comm {
 	const struct ko_driver *driver;
 	struct ko_gpu *gpu;
 	size_t arena; /* bytes of a link's slots; the same on all ranks */
-	bool apart;   /* GPUs don't reach each other, or need not; the same on all ranks */
-	bool cards;   /* some rank has slots in GPU memory that cards read and write */
-	bool fixed;   /* some edge is staged: every slot has arena / KO_GPU_SLOTS bytes */
+	/* Nothing goes from GPU to GPU: some can't reach each other, or KOLO_CUDA_P2P or a
+	 * transport that was asked for by name says so. The same on all ranks. */
+	bool apart;
+	bool cards; /* some rank has slots in GPU memory that cards read and write */
+	bool fixed; /* some edge is staged: every slot has arena / KO_GPU_SLOTS bytes */
 	struct ko_gpu_ring rings[KO_GPU_RINGS];
 	bool proxies;              /* some edge of this rank is staged, or some lane far */
 	struct ko_gpu_memory sums; /* as long as a link's slots: room for the order "grid" */
@@ -319,10 +321,6 @@ struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm);
 
 /* The rank that comes `steps` after this one in a ring of its, 1 or -1. */
 int ko_gpu_neighbour(const struct kolo_comm *comm, int ring, int rank, int steps);
-
-/* Does nothing go from GPU to GPU? Some can't reach each other, or KOLO_CUDA_P2P or a transport
- * that was asked for by name says so. */
-bool ko_gpu_are_apart(const struct ko_gpu_comm *g);
 
 /* Is the edge from a rank to its next rank in this ring staged? It is between hosts, and if GPUs
  * are apart. */

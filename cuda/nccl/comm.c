@@ -198,13 +198,12 @@ static void adopt(struct ncclComm *comm, struct kolo_comm *made)
 	comm->kolo = made;
 	if (comm->dropped)
 		kolo_comm_abort(made);
-	pthread_cond_broadcast(&comm->changed);
 	pthread_mutex_unlock(&comm->lock);
 }
 
 /* A rank that is late is waited for, as NCCL does: the timeout is off, unless KOLO_TIMEOUT is set.
  * A rank that dies is noticed all the same. */
-static int make(struct ncclComm *comm, const struct kolo_id *id)
+static ncclResult_t make(struct ncclComm *comm, const struct kolo_id *id)
 {
 	const char *timeout = getenv("KOLO_TIMEOUT");
 	struct kolo_comm_attr attr = { .rank = comm->rank,
@@ -215,34 +214,40 @@ static int make(struct ncclComm *comm, const struct kolo_id *id)
 				       .log_level = kn_env_read(),
 				       .id = id };
 	struct kolo_comm *made;
+	bool dropped;
 	int rc;
 
 	pthread_mutex_lock(&comm->lock);
+	dropped = comm->dropped; /* before it began: nobody would end the wait */
 	comm->id = *id;
-	comm->joins = true;
+	comm->joins = !dropped;
 	pthread_mutex_unlock(&comm->lock);
+	if (dropped)
+		return kn_fail(comm, ncclRemoteError,
+			       "rank %d: the communicator was aborted before it was made",
+			       comm->rank);
 	rc = kolo_comm_create(&attr, &made);
 	adopt(comm, made);
-	return rc < 0 ? rc : connect_gpus(comm);
+	return kn_result(comm, rc < 0 ? rc : connect_gpus(comm));
 }
 
 /* Repeats it: the call that it ends may be about to begin. */
 void kn_comm_stop_making(struct ncclComm *comm)
 {
 	enum { STEP_NS = 1000000 };
-	struct timespec until;
+	bool joins;
 
-	pthread_mutex_lock(&comm->lock);
-	if (comm->state == KN_MAKING)
-		kolo_comm_abort(comm->kolo);
-	while (comm->joins) {
-		kolo_id_abort(&comm->id);
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec = (until.tv_nsec + STEP_NS) % 1000000000;
-		until.tv_sec += until.tv_nsec < STEP_NS;
-		pthread_cond_timedwait(&comm->changed, &comm->lock, &until);
-	}
-	pthread_mutex_unlock(&comm->lock);
+	do {
+		pthread_mutex_lock(&comm->lock);
+		joins = comm->joins;
+		if (joins)
+			kolo_id_abort(&comm->id);
+		else if (comm->state == KN_MAKING)
+			kolo_comm_abort(comm->kolo);
+		pthread_mutex_unlock(&comm->lock);
+		if (joins)
+			nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
+	} while (joins);
 }
 
 static int split(struct kn_job *job)
@@ -275,7 +280,7 @@ static void destroy(struct ncclComm *comm)
 }
 
 /* The first of the ranks that are left makes an id and sends it to the others. */
-static int shrink(struct kn_job *job)
+static ncclResult_t shrink(struct kn_job *job)
 {
 	struct kolo_comm *parent = job->parent->kolo;
 	int rank = kolo_comm_rank(parent), place = 0, rc;
@@ -288,7 +293,7 @@ static int shrink(struct kn_job *job)
 	for (int k = 1; rc == 0 && place == 0 && k < job->nleft; k++)
 		rc = kolo_send(parent, &id, sizeof(id), KOLO_U8, job->left[k], NULL);
 	if (rc < 0)
-		return rc;
+		return kn_result(job->comm, rc);
 	job->comm->rank = place;
 	job->comm->nranks = job->nleft;
 	return make(job->comm, &id);
@@ -341,8 +346,9 @@ static void do_split(struct kn_job *job)
 	wait_for_splits(job->parent, job->number);
 	job->result = kn_comm_enter(job->parent, &before);
 	if (job->result == ncclSuccess) {
-		job->result = kn_result(job->comm ? job->comm : job->parent,
-					job->kind == KN_SPLIT ? split(job) : shrink(job));
+		job->result = job->kind == KN_SHRINK
+				      ? shrink(job)
+				      : kn_result(job->comm ? job->comm : job->parent, split(job));
 		kn_comm_leave(job->parent, before);
 	}
 	end_split(job->parent);
@@ -354,7 +360,7 @@ static void do_init(struct kn_job *job)
 	struct kolo_id id;
 
 	memcpy(id.bytes, job->id.internal, sizeof(id.bytes));
-	job->result = kn_result(job->comm, make(job->comm, &id));
+	job->result = make(job->comm, &id);
 	kn_context_use(before);
 }
 
@@ -373,7 +379,6 @@ void kn_job_do(struct kn_job *job)
 		kn_comm_set_state(comm, job->result == ncclSuccess ? KN_READY : KN_FAILED,
 				  job->result);
 	free(job->left);
-	job->left = NULL;
 }
 
 ncclResult_t kn_job_drop(struct kn_job *job, ncclResult_t result)

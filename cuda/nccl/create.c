@@ -184,19 +184,27 @@ ncclResult_t ncclCommInitAll(ncclComm_t *out, int n, const int *devices)
 
 KN_TWIN(ncclCommInitAll);
 
-/* The caller holds the parent, and gives that away. */
-static ncclResult_t split(struct kn_job *job, ncclComm_t *out)
+/* Splits or shrinks, after its arguments were `checked`. The caller holds the parent, and gives
+ * that away. */
+static ncclResult_t split(struct kn_job *job, ncclComm_t *out, const ncclConfig_t *config,
+			  ncclResult_t checked)
 {
 	struct ncclComm *parent = job->parent;
-	ncclResult_t result;
+	ncclResult_t result = checked;
 
-	if (job->kind == KN_SHRINK || job->color != NCCL_NOCOLOR) {
+	if (result == ncclSuccess)
+		result = read_config(config, &job->blocking);
+	if (!config)
+		job->blocking = parent->blocking;
+	if (result == ncclSuccess && job->color != NCCL_NOCOLOR) {
 		job->comm = kn_comm_new(parent->context, parent->device, -1, 0, job->blocking);
-		if (!job->comm) {
-			free(job->left);
-			kn_comm_let_go(parent);
-			return kn_fail(NULL, ncclSystemError, "no memory for a communicator");
-		}
+		if (!job->comm)
+			result = kn_fail(parent, ncclSystemError, "no memory for a communicator");
+	}
+	if (result != ncclSuccess) {
+		free(job->left);
+		kn_comm_let_go(parent);
+		return result;
 	}
 	*out = job->comm;
 	job->number = kn_comm_begin_split(parent);
@@ -222,16 +230,9 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *ou
 				 "ncclCommSplit: newcomm must not be NULL, and color %d must be 0 "
 				 "or more, or NCCL_SPLIT_NOCOLOR",
 				 color);
-	if (result == ncclSuccess)
-		result = read_config(config, &job.blocking);
-	if (result != ncclSuccess) {
-		kn_comm_let_go(parent);
-		return result;
-	}
-	*out = NULL;
-	if (!config)
-		job.blocking = parent->blocking;
-	return split(&job, out);
+	else
+		*out = NULL;
+	return split(&job, out, config, result);
 }
 
 KN_TWIN(ncclCommSplit);
@@ -289,21 +290,13 @@ ncclResult_t ncclCommShrink(ncclComm_t parent, int *excluded, int n, ncclComm_t 
 		return result;
 	result = out ? check_excluded(parent, excluded, n)
 		     : kn_fail(parent, ncclInvalidArgument, "ncclCommShrink: newcomm is NULL");
-	if (result == ncclSuccess)
-		result = read_config(config, &job.blocking);
 	if (result == ncclSuccess) {
+		*out = NULL;
 		job.left = list_left(parent->nranks, excluded, n, &job.nleft);
 		if (!job.left)
 			result = kn_fail(parent, ncclSystemError, "no memory for a list of ranks");
 	}
-	if (result != ncclSuccess) {
-		kn_comm_let_go(parent);
-		return result;
-	}
-	*out = NULL;
-	if (!config)
-		job.blocking = parent->blocking;
-	return split(&job, out);
+	return split(&job, out, config, result);
 }
 
 KN_TWIN(ncclCommShrink);

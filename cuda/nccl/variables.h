@@ -13,6 +13,12 @@ struct kn_variable {
 	const char *help; /* what it does; or, if it is not used, why, or what to use */
 };
 
+/* One that Kolo has, too, with the same values. */
+#define KN_SAME(name, kolo)                                                                        \
+	{                                                                                          \
+		name, kolo, true, kolo                                                             \
+	}
+
 static const struct kn_variable kn_variables[] = {
 	{ "NCCL_DEBUG", NULL, true, "lines of Kolo's log: WARN, INFO or TRACE" },
 	{ "NCCL_DEBUG_FILE", NULL, true, "where they go; %h is the host, %p the process" },
@@ -25,12 +31,12 @@ static const struct kn_variable kn_variables[] = {
 	{ "NCCL_NET", NULL, true, "Socket or IB: KOLO_NET=tcp or verbs" },
 	{ "NCCL_IB_DISABLE", NULL, true, "1: KOLO_NET=tcp" },
 	{ "NCCL_IB_HCA", NULL, true, "KOLO_VERBS_DEVICE: the active ports that fit, at most 4" },
-	{ "NCCL_IB_GID_INDEX", "KOLO_VERBS_GID_INDEX", true, "KOLO_VERBS_GID_INDEX" },
-	{ "NCCL_IB_SL", "KOLO_VERBS_SL", true, "KOLO_VERBS_SL" },
-	{ "NCCL_IB_TC", "KOLO_VERBS_TC", true, "KOLO_VERBS_TC" },
-	{ "NCCL_IB_TIMEOUT", "KOLO_VERBS_TIMEOUT", true, "KOLO_VERBS_TIMEOUT" },
-	{ "NCCL_IB_RETRY_CNT", "KOLO_VERBS_RETRIES", true, "KOLO_VERBS_RETRIES" },
-	{ "NCCL_DMABUF_ENABLE", "KOLO_CUDA_DMABUF", true, "KOLO_CUDA_DMABUF" },
+	KN_SAME("NCCL_IB_GID_INDEX", "KOLO_VERBS_GID_INDEX"),
+	KN_SAME("NCCL_IB_SL", "KOLO_VERBS_SL"),
+	KN_SAME("NCCL_IB_TC", "KOLO_VERBS_TC"),
+	KN_SAME("NCCL_IB_TIMEOUT", "KOLO_VERBS_TIMEOUT"),
+	KN_SAME("NCCL_IB_RETRY_CNT", "KOLO_VERBS_RETRIES"),
+	KN_SAME("NCCL_DMABUF_ENABLE", "KOLO_CUDA_DMABUF"),
 	{ "NCCL_P2P_DISABLE", NULL, true, "1: KOLO_CUDA_P2P=0" },
 	{ "NCCL_P2P_LEVEL", NULL, true,
 	  "LOC or 0: KOLO_CUDA_P2P=0; GPUs that can't reach each other are found" },
@@ -59,6 +65,8 @@ static const struct kn_variable kn_variables[] = {
 	{ "NCCL_LAUNCH_MODE", NULL, false, "groups are recorded in one way" },
 	{ "NCCL_DEBUG_SUBSYS", NULL, false, "the log has no parts" },
 };
+
+#undef KN_SAME
 
 enum { KN_VARIABLES = sizeof(kn_variables) / sizeof(kn_variables[0]) };
 

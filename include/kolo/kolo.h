@@ -355,7 +355,8 @@ int kolo_job_get(struct kolo_job *out);
  * kolo_comm_destroy.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_EUNREACH, KOLO_ETIMEDOUT (names the ranks that are
- * missing), KOLO_EPEER, KOLO_EMISMATCH, KOLO_ENOTSUP, KOLO_ESYS. Then *out is NULL. */
+ * missing), KOLO_EPEER, KOLO_EMISMATCH, KOLO_EABORTED (kolo_id_abort), KOLO_ENOTSUP, KOLO_ESYS.
+ * Then *out is NULL. */
 int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
 
 /* For kolo_comm_split: this rank takes part but gets no communicator. */

@@ -47,20 +47,23 @@ static int try_cell(void *what)
 }
 
 /* The last operation other than `seq` that wrote one of this rank's cells of this turn; 0: none. */
-static uint64_t last_use(const struct ko_board *board, uint64_t seq)
+static inline uint64_t last_use(const struct ko_board *board, uint64_t seq)
 {
 	const uint64_t *used = &board->used[board->turn % KO_BOARD_CELLS];
-	uint64_t last = 0;
+	uint64_t last = used[0] != seq ? used[0] : 0;
 
-	for (uint64_t k = 0; k < board->cells; k++)
+	for (uint64_t k = 1; k < board->cells; k++)
 		last = used[k] > last && used[k] != seq ? used[k] : last;
 	return last;
 }
 
-static void note_use(struct ko_board *board, uint64_t seq)
+static inline void note_use(struct ko_board *board, uint64_t seq)
 {
-	for (uint64_t k = 0; k < board->cells; k++)
-		board->used[board->turn % KO_BOARD_CELLS + k] = seq;
+	uint64_t *used = &board->used[board->turn % KO_BOARD_CELLS];
+
+	used[0] = seq;
+	for (uint64_t k = 1; k < board->cells; k++)
+		used[k] = seq;
 }
 
 /* Waits until this rank's cells may be written: all ranks have finished operation `seq`, which used
@@ -84,15 +87,16 @@ static int wait_room(struct ko_run *run, uint64_t seq)
 }
 
 /* If nothing comes back from those who read it, memcpy is the faster one: why: D168. */
-static void write_payload(const struct ko_run *run, char *out, const void *src, size_t len)
+static inline void write_payload(const struct ko_run *run, char *out, const void *src, size_t len)
 {
-	if (len && ko_coll_has_root(run->desc.coll))
+	if (ko_coll_has_root(run->desc.coll))
 		memcpy(out, src, len);
-	else if (len)
+	else
 		ko_copy_expected(out, src, len);
 }
 
-int ko_turn_open(struct ko_run *run)
+/* These two are inline because a small operation consists of little else. */
+static inline int open_cells(struct ko_run *run)
 {
 	const struct ko_board *board = run->comm->board;
 	uint64_t last = last_use(board, run->desc.seq);
@@ -100,7 +104,7 @@ int ko_turn_open(struct ko_run *run)
 	return last > board->safe ? wait_room(run, last) : 0;
 }
 
-void ko_turn_publish(struct ko_run *run)
+static inline void publish(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
 	struct ko_board *board = c->board;
@@ -120,14 +124,26 @@ int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *mo
 {
 	const struct ko_board *board = run->comm->board;
 	char *payload = ko_board_payload(board, board->turn, run->comm->rank, len + more_len);
-	int rc = ko_turn_open(run);
+	int rc = open_cells(run);
 
 	if (rc < 0)
 		return rc;
-	write_payload(run, payload, src, len);
-	write_payload(run, payload + len, more, more_len);
-	ko_turn_publish(run);
+	if (len)
+		write_payload(run, payload, src, len);
+	if (more_len)
+		write_payload(run, payload + len, more, more_len);
+	publish(run);
 	return 0;
+}
+
+int ko_turn_open(struct ko_run *run)
+{
+	return open_cells(run);
+}
+
+void ko_turn_publish(struct ko_run *run)
+{
+	publish(run);
 }
 
 int ko_turn_wait(struct ko_run *run, int rank)

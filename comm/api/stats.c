@@ -177,14 +177,18 @@ static int algorithm_rows(const struct kolo_comm *c, int coll,
 static int message_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MOST_ROWS])
 {
 	const struct ko_algorithms *t = &c->agreed.algorithms;
-	uint64_t begin = t->rndv_begin, window = t->rndv_window_begin, board = t->parts_end;
+	uint64_t begin = t->rndv_begin, window = t->rndv_window_begin;
 	const char *direct = ko_algorithm_table[KO_DIRECT]->name;
 	int n = 0;
 
-	for (int coll = KO_ALL_TO_ALL; board && coll <= KO_SCATTER; coll++)
-		rows[n++] = row_of(coll, KO_BOARD, "any", 0, board);
-	if (t->led_end > board)
-		rows[n++] = row_of(KO_ALL_TO_ALL, KO_SHARES, "any", board, t->led_end);
+	for (int coll = KO_ALL_TO_ALL; coll <= KO_SCATTER; coll++) {
+		uint64_t board = ko_parts_end(t, (enum ko_coll)coll);
+
+		if (board)
+			rows[n++] = row_of(coll, KO_BOARD, "any", 0, board);
+	}
+	if (t->led_end > t->parts_end)
+		rows[n++] = row_of(KO_ALL_TO_ALL, KO_SHARES, "any", t->parts_end, t->led_end);
 	if (window != UINT64_MAX)
 		rows[n++] =
 			(struct kolo_algorithm){ "send_recv", direct, "alloc", window, UINT64_MAX };

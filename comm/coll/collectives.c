@@ -92,7 +92,9 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 	size_t bytes = run->plan.count * run->size;
 
 	if (ko_coll_has_messages(call->coll)) {
-		run->algorithm = bytes < c->agreed.algorithms.parts_end ? KO_BOARD : KO_SHARES;
+		run->algorithm = bytes < ko_parts_end(&c->agreed.algorithms, call->coll)
+					 ? KO_BOARD
+					 : KO_SHARES;
 		return;
 	}
 	run->algorithm = first_for(run, bytes);
@@ -123,7 +125,7 @@ static size_t parts_bytes(const struct ko_call *call, size_t size)
 	const struct kolo_comm *c = call->comm;
 	size_t part = call->n * size, others = (size_t)c->nranks - 1;
 	size_t bytes = call->coll == KO_GATHER ? part : others * part;
-	bool fits = part * (size_t)c->nranks < c->agreed.algorithms.parts_end;
+	bool fits = part * (size_t)c->nranks < ko_parts_end(&c->agreed.algorithms, call->coll);
 
 	return bytes > KO_EXPECT_ONE_WAY || !fits ? 0 : bytes;
 }

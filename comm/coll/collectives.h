@@ -14,7 +14,8 @@ static inline bool ko_collective_takes_parts(const struct ko_call *call)
 	size_t bytes = call->n * kolo_type_size(call->type) * (size_t)c->nranks;
 
 	return ko_coll_has_messages(call->coll) && !call->uneven && c->nranks > 1 &&
-	       (bytes < t->parts_end || (call->coll == KO_ALL_TO_ALL && bytes < t->led_end));
+	       (bytes < ko_parts_end(t, call->coll) ||
+		(call->coll == KO_ALL_TO_ALL && bytes < t->led_end));
 }
 
 /* Is the call one for ko_collective, and not for p2p.h? Its arguments may still be wrong. */

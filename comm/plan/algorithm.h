@@ -134,10 +134,10 @@ struct ko_algorithms {
 	/* A message between two ranks is a rendezvous from so many bytes on, in plain memory and in
 	 * windows. Shorter ones go through slots. UINT64_MAX: never */
 	uint64_t rndv_begin, rndv_window_begin;
-	/* An all_to_all, gather or scatter of fewer bytes goes over the board; else an all_to_all
-	 * of fewer bytes than the second goes through leaders (KO_SHARES). Longer ones consist of
-	 * messages */
-	uint64_t parts_end, led_end;
+	/* An all_to_all, and a gather or scatter, of fewer bytes goes over the board; else an
+	 * all_to_all of fewer bytes than the third goes through leaders (KO_SHARES). Longer ones
+	 * consist of messages */
+	uint64_t parts_end, rooted_end, led_end;
 	/* The user named an algorithm that reads plain memory: it is read whenever that is
 	 * possible */
 	bool must_read;
@@ -152,6 +152,12 @@ struct ko_algorithms {
 void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS],
 			 const char *name, const struct ko_costs *costs, int nranks,
 			 enum ko_sums sums, struct ko_algorithms *out);
+
+/* The bytes from which on a collective that consists of messages does not go over the board. */
+static inline uint64_t ko_parts_end(const struct ko_algorithms *t, enum ko_coll coll)
+{
+	return coll == KO_ALL_TO_ALL ? t->parts_end : t->rooted_end;
+}
 
 static inline bool ko_sizes_have(struct ko_sizes range, uint64_t bytes)
 {

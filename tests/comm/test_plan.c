@@ -494,6 +494,34 @@ static void large_ones_are_read_where_they_are(void **state)
 	      t.any[KO_DIRECT][KO_REDUCE].begin == UINT64_MAX);
 }
 
+/* What both ranks of two write stays on the board while cells have room; what one of them only
+ * reads is sent as a message as soon as an all-gather would read it where it is. */
+static void parts_leave_the_board_earlier_where_one_side_only_reads(void **state)
+{
+	struct ko_costs costs = { .board_room = 1 << 15,
+				  .cell_room = 1 << 15,
+				  .hop_ns = 128,
+				  .bytes_per_ns = 8,
+				  .turn_ns = 128,
+				  .read_ns = 512,
+				  .read_bytes_per_ns = 16,
+				  .share = 1,
+				  .lane_bytes = 2048 };
+	struct ko_algorithms t;
+
+	(void)state;
+	t = decide("", &costs, 2);
+	CHECK(t.parts_end == (1 << 15) + 1);
+	CHECK(t.rooted_end == t.any[KO_DIRECT][KO_ALL_GATHER].begin);
+	CHECK(t.rooted_end == 9558); /* 896 / (1/8 - 1/32) */
+	CHECK(ko_parts_end(&t, KO_ALL_TO_ALL) == t.parts_end &&
+	      ko_parts_end(&t, KO_GATHER) == t.rooted_end &&
+	      ko_parts_end(&t, KO_SCATTER) == t.rooted_end);
+	costs.read_bytes_per_ns = 0; /* forbidden */
+	t = decide("", &costs, 2);
+	CHECK(t.rooted_end == t.parts_end);
+}
+
 /* Is the row a choice for costs, with buffers in windows or not, and for so many bytes? */
 static bool can_do(const struct ko_algorithm_ops *row, const struct ko_costs *costs,
 		   enum ko_coll coll, enum ko_sums sums, bool windows, uint64_t bytes)
@@ -854,6 +882,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(reductions_as_a_tree_are_never_left_to_the_ring),
 	cmocka_unit_test(a_network_has_exchanges_instead),
 	cmocka_unit_test(large_ones_are_read_where_they_are),
+	cmocka_unit_test(parts_leave_the_board_earlier_where_one_side_only_reads),
 	cmocka_unit_test(rows_are_complete_and_found_by_name),
 	cmocka_unit_test(the_cheapest_runs_at_every_size),
 	cmocka_unit_test(the_table_follows_from_costs),

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -44,6 +45,7 @@ struct ko_wait_state {
 	int64_t said;          /* other hosts learnt last that this rank waits; 0: not yet */
 	int64_t missed;        /* a rank without a lifeline was first found to be gone; 0: never */
 	int64_t circle;        /* since then all looks have found a circle; 0: the last has not */
+	bool begun;            /* it has looked around */
 };
 
 /* ---- Descriptions ---------------------------------------------------------------------------- */
@@ -425,8 +427,14 @@ int ko_wait_spins(int spins, int most, int64_t yield_ns)
 	return spins < most / 2 ? 2 * spins + 1 : most;
 }
 
+/* How long it took matters where a wait spins or other hosts may end it. Elsewhere two looks at the
+ * clock would make each change of ranks longer. */
 static void yield(struct kolo_comm *c)
 {
+	if (!c->most_spins && !c->spread) {
+		sched_yield();
+		return;
+	}
 	c->yield_ns = ko_yield();
 	c->spins = ko_wait_spins(c->spins, c->most_spins, c->yield_ns);
 }
@@ -478,9 +486,10 @@ static void make_progress(struct ko_wait_state *w)
 static int look_around(struct ko_wait_state *w)
 {
 	struct kolo_comm *c = w->comm;
-	int64_t now = ko_now_ms();
+	int64_t now = w->begun ? ko_now_ms() : w->since;
 	int rc;
 
+	w->begun = true;
 	/* This process was stopped, suspended or starved, and perhaps all ranks with it. That time
 	 * is nobody's fault. */
 	if (now - w->last > PAUSE_MS)

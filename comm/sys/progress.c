@@ -9,9 +9,9 @@
 /* This thread is in the function now. */
 static _Thread_local bool inside;
 
-bool ko_progress_has(const struct ko_progress *p)
+bool ko_progress_allowed(void)
 {
-	return p->fn && !inside && !ko_thread_is_own();
+	return !inside && !ko_thread_is_own();
 }
 
 void ko_progress_make(const struct ko_progress *p)

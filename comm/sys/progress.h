@@ -14,8 +14,14 @@ struct ko_progress {
 	const _Atomic int *stop; /* not 0: the wait must end; NULL: it need not */
 };
 
+/* May this thread call the function? Not one of Kolo's own, and not within it. */
+bool ko_progress_allowed(void);
+
 /* Will ko_progress_make call something on this thread? */
-bool ko_progress_has(const struct ko_progress *p);
+static inline bool ko_progress_has(const struct ko_progress *p)
+{
+	return p->fn && ko_progress_allowed();
+}
 
 /* Calls it, if this thread may. Not while it is being called. */
 void ko_progress_make(const struct ko_progress *p);

@@ -4,6 +4,7 @@
 #include "tools/zerotrain/math/loops.h"
 #include "tools/zerotrain/math/products.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,11 +60,25 @@ static double product_speed(void)
 	return least > 0 ? 2.0 * N * N * N / least : 0;
 }
 
+/* Executes this program again, by the path of its file: the process is named after it, and ps and
+ * pkill know it. Returns only if it fails. */
+static void execute_again(char **argv)
+{
+	char path[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (len > 0) {
+		path[len] = 0;
+		execv(path, argv);
+	}
+	execv("/proc/self/exe", argv); /* the file has been moved or deleted */
+}
+
 /* Returns only if it fails. `before` is empty if the choice is final. */
 static void start_anew(char **argv, const char *core, const char *before)
 {
 	if (setenv(CORE, core, 1) == 0 && setenv(BEFORE, before, 1) == 0)
-		execv("/proc/self/exe", argv);
+		execute_again(argv);
 	unsetenv(CORE);
 	unsetenv(BEFORE);
 }

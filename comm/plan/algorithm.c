@@ -199,8 +199,8 @@ void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITH
 	 * comm/DECISIONS.md). */
 	out->parts_end = ko_min_size(out->any[KO_BOARD][KO_ALL_GATHER].end,
 				     (costs->share > 1 ? costs->board_room : costs->cell_room) + 1);
-	/* In a gather or scatter one side only copies while the other waits. A window saves it one
-	 * of two copies, as in an all-gather. */
+	/* In a gather or scatter one side only copies while the other waits. Read where they lie,
+	 * parts are copied once instead of twice, as in an all-gather (why: D175). */
 	out->rooted_end = ko_min_size(out->parts_end, out->any[KO_DIRECT][KO_ALL_GATHER].begin);
 	out->led_end = find_led_end(&q);
 	fesetenv(&the_programs);

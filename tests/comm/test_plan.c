@@ -453,17 +453,19 @@ static void a_network_has_exchanges_instead(void **state)
 	      t.any[KO_BOARD][KO_ALL_REDUCE].end == 0 && t.any[KO_BOARD][KO_BARRIER].end == 0);
 }
 
+static const struct ko_costs two_near = { .board_room = 4096,
+					  .hop_ns = 128,
+					  .bytes_per_ns = 8,
+					  .turn_ns = 128,
+					  .read_ns = 512,
+					  .read_bytes_per_ns = 16,
+					  .share = 1,
+					  .lane_bytes = 2048 };
+
 /* Directly costs a hop or a system call more than the board, and fewer bytes than any. */
 static void large_ones_are_read_where_they_are(void **state)
 {
-	struct ko_costs costs = { .board_room = 4096,
-				  .hop_ns = 128,
-				  .bytes_per_ns = 8,
-				  .turn_ns = 128,
-				  .read_ns = 512,
-				  .read_bytes_per_ns = 16,
-				  .share = 1,
-				  .lane_bytes = 2048 };
+	struct ko_costs costs = two_near;
 	struct ko_algorithms t;
 
 	(void)state;
@@ -498,18 +500,11 @@ static void large_ones_are_read_where_they_are(void **state)
  * reads is sent as a message as soon as an all-gather would read it where it is. */
 static void parts_leave_the_board_earlier_where_one_side_only_reads(void **state)
 {
-	struct ko_costs costs = { .board_room = 1 << 15,
-				  .cell_room = 1 << 15,
-				  .hop_ns = 128,
-				  .bytes_per_ns = 8,
-				  .turn_ns = 128,
-				  .read_ns = 512,
-				  .read_bytes_per_ns = 16,
-				  .share = 1,
-				  .lane_bytes = 2048 };
+	struct ko_costs costs = two_near;
 	struct ko_algorithms t;
 
 	(void)state;
+	costs.board_room = costs.cell_room = 1 << 15;
 	t = decide("", &costs, 2);
 	CHECK(t.parts_end == (1 << 15) + 1);
 	CHECK(t.rooted_end == t.any[KO_DIRECT][KO_ALL_GATHER].begin);

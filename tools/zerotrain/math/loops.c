@@ -43,70 +43,94 @@ static inline real exp_of(real x)
 }
 #endif
 
-static inline real sum_lanes(real lanes[LANES])
+/* LANES elements, wherever they begin. Compilers don't make such vectors of loops over arrays of
+ * lanes. */
+typedef real lanes
+	__attribute__((vector_size(LANES * sizeof(real)), aligned(sizeof(real)), may_alias));
+
+_Static_assert(LANES == 16, "what adds lanes up takes halves of 16");
+
+/* The sum of both. Vectors are passed by reference: by value would need AVX-512 for it. */
+static inline real sum_lanes(const lanes *a, const lanes *b)
 {
-	for (int width = LANES / 2; width > 0; width /= 2)
-		for (int k = 0; k < width; k++)
-			lanes[k] += lanes[k + width];
-	return lanes[0];
+	lanes both = *a + *b;
+	real all[LANES];
+
+	memcpy(all, &both, sizeof(all));
+	for (int k = 0; k < 8; k++)
+		all[k] += all[k + 8];
+	for (int k = 0; k < 4; k++)
+		all[k] += all[k + 4];
+	for (int k = 0; k < 2; k++)
+		all[k] += all[k + 2];
+	return all[0] + all[1];
 }
 
 /* The sum of x. */
 static inline real sum_of(const real *x, size_t n)
 {
-	real lanes[LANES] = { 0 };
+	lanes sum = { 0 }, last = { 0 };
 	size_t i = 0;
 
 	for (; i + LANES <= n; i += LANES)
-		for (int k = 0; k < LANES; k++)
-			lanes[k] += x[i + k];
+		sum += *(const lanes *)(x + i);
 	for (int k = 0; i < n; i++, k++)
-		lanes[k] += x[i];
-	return sum_lanes(lanes);
+		last[k] = x[i];
+	return sum_lanes(&sum, &last);
 }
 
 /* The sum of (a - shift) (b - shift). */
 static inline real sum_of_products(const real *a, const real *b, real shift, size_t n)
 {
-	real lanes[LANES] = { 0 };
+	lanes sum = { 0 }, last = { 0 };
 	size_t i = 0;
 
 	for (; i + LANES <= n; i += LANES)
-		for (int k = 0; k < LANES; k++)
-			lanes[k] += (a[i + k] - shift) * (b[i + k] - shift);
+		sum += (*(const lanes *)(a + i) - shift) * (*(const lanes *)(b + i) - shift);
 	for (int k = 0; i < n; i++, k++)
-		lanes[k] += (a[i] - shift) * (b[i] - shift);
-	return sum_lanes(lanes);
+		last[k] = (a[i] - shift) * (b[i] - shift);
+	return sum_lanes(&sum, &last);
 }
 
 /* The sum of a b (c - shift). */
 static inline real sum_of_triples(const real *a, const real *b, const real *c, real shift, size_t n)
 {
-	real lanes[LANES] = { 0 };
+	lanes sum = { 0 }, last = { 0 };
 	size_t i = 0;
 
 	for (; i + LANES <= n; i += LANES)
-		for (int k = 0; k < LANES; k++)
-			lanes[k] += a[i + k] * b[i + k] * (c[i + k] - shift);
+		sum += *(const lanes *)(a + i) * *(const lanes *)(b + i) *
+		       (*(const lanes *)(c + i) - shift);
 	for (int k = 0; i < n; i++, k++)
-		lanes[k] += a[i] * b[i] * (c[i] - shift);
-	return sum_lanes(lanes);
+		last[k] = a[i] * b[i] * (c[i] - shift);
+	return sum_lanes(&sum, &last);
 }
 
 static inline real max_of(const real *x, size_t n)
 {
-	real lanes[LANES], max = x[0];
+	real all[LANES], max = x[0];
 	size_t i = 0;
 
-	for (int k = 0; k < LANES; k++)
-		lanes[k] = x[0];
-	for (; i + LANES <= n; i += LANES)
-		for (int k = 0; k < LANES; k++)
-			lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
+	if (n >= LANES) {
+		lanes most = *(const lanes *)x;
+
+		for (i = LANES; i + LANES <= n; i += LANES) {
+			lanes next = *(const lanes *)(x + i);
+			__typeof__(next > most) more = next > most;
+
+			most = (lanes)(((__typeof__(more))next & more) |
+				       ((__typeof__(more))most & ~more));
+		}
+		memcpy(all, &most, sizeof(all));
+		for (int k = 0; k < 8; k++)
+			all[k] = all[k + 8] > all[k] ? all[k + 8] : all[k];
+		for (int k = 0; k < 4; k++)
+			all[k] = all[k + 4] > all[k] ? all[k + 4] : all[k];
+		for (int k = 0; k < 4; k++)
+			max = all[k] > max ? all[k] : max;
+	}
 	for (; i < n; i++)
 		max = x[i] > max ? x[i] : max;
-	for (int k = 0; k < LANES; k++)
-		max = lanes[k] > max ? lanes[k] : max;
 	return max;
 }
 
@@ -152,19 +176,32 @@ static void norm_back(const struct norm *p, const real *x, const real *dy, real 
 	}
 }
 
+/* The elements of n that fill lanes, with some of those after them, up to `room`: loops over single
+ * elements take longer. */
+static inline size_t whole_lanes(size_t n, size_t room)
+{
+	size_t whole = (n + LANES - 1) / LANES * LANES;
+
+	return whole < room ? whole : room;
+}
+
 static void softmax(real *x, size_t rows, size_t first, size_t stride, real factor)
 {
 	size_t width = first + rows;
 
 	for (size_t t = first; t < width; t++, x += stride) {
-		real max = max_of(x, t + 1) * factor, scale;
+		size_t whole = whole_lanes(t + 1, width);
+		real max, scale;
 
-		for (size_t i = 0; i <= t; i++)
+		for (size_t i = t + 1; i < whole; i++)
+			x[i] = x[t];
+		max = max_of(x, whole) * factor;
+		for (size_t i = 0; i < whole; i++)
 			x[i] = exp_of(x[i] * factor - max);
-		scale = 1 / sum_of(x, t + 1);
+		memset(x + t + 1, 0, (width - t - 1) * sizeof(*x));
+		scale = 1 / sum_of(x, whole);
 		for (size_t i = 0; i <= t; i++)
 			x[i] *= scale;
-		memset(x + t + 1, 0, (width - t - 1) * sizeof(*x));
 	}
 }
 

@@ -1,10 +1,8 @@
 /* Causal attention: each place gets a mixture of the values of the places before it and of its own.
  *
  * For each head q, k and v [T, D / H] are its parts of qkv: shares [T, T] = softmax(q k' / sqrt(D /
- * H)), heads = shares v. QUERIES rows of shares are computed at a time. */
+ * H)), heads = shares v. Some rows of shares are computed at a time (queries_of). */
 #include "tools/zerotrain/model/inside.h"
-
-#include <string.h>
 
 /* One head of one document. */
 struct head {
@@ -14,6 +12,7 @@ struct head {
 	size_t row, column;    /* its first row, and its first column of heads */
 	size_t shares;         /* where its shares [T, T] are */
 	size_t t;              /* T */
+	bool adds;             /* to the derivatives of its keys and values: others have them too */
 };
 
 /* Rows of a document that begins at row `first` of all. Without documents it is a sequence. */
@@ -52,21 +51,25 @@ static struct head find_head(struct span span, const real *qkv, size_t first, si
 		.column = number * l->head,
 		.shares = shares_of(span, first, number),
 		.t = rows_of(span, first),
+		.adds = number % (l->heads / l->kv_heads) > 0,
 	};
 }
 
-static size_t rows_from(const struct head *h, size_t first)
+static size_t rows_from(const struct model *m, const struct head *h, size_t first)
 {
-	return h->t - first < QUERIES ? h->t - first : QUERIES;
+	size_t most = queries_of(m);
+
+	return h->t - first < most ? h->t - first : most;
 }
 
 /* y: the head's part of heads. */
 static void attend_head(const struct model *m, const struct head *h, real *shares, real *y)
 {
 	const struct layout *l = h->layout;
+	size_t rows;
 
-	for (size_t first = 0; first < h->t; first += QUERIES, shares += QUERIES * h->t) {
-		size_t rows = rows_from(h, first), seen = first + rows;
+	for (size_t first = 0; first < h->t; first += rows, shares += rows * h->t) {
+		size_t seen = first + (rows = rows_from(m, h, first));
 
 		multiply(rows, seen, l->head, 1,
 			 (struct matrix){ h->q + first * l->pitch, l->pitch, false },
@@ -78,28 +81,31 @@ static void attend_head(const struct model *m, const struct head *h, real *share
 	}
 }
 
-/* dy: the derivative of y. row: of the sequence's first row of qkv. Keys and values of several
- * heads add up, so they begin as zeros. */
+/* dy: the derivative of y. row: of the sequence's first row of qkv. The last rows, which see all
+ * keys and values, come first: what the others find is added. */
 static void attend_head_back(const struct model *m, const struct head *h, const real *shares,
 			     const real *dy, real *row)
 {
 	real *dq = row + h->at.q, *dk = row + h->at.k, *dv = row + h->at.v;
 	const struct layout *l = h->layout;
 
-	for (size_t first = 0; first < h->t; first += QUERIES, shares += QUERIES * h->t) {
-		size_t rows = rows_from(h, first), seen = first + rows;
+	for (size_t seen = h->t, rows; seen > 0; seen -= rows) {
+		size_t first = (seen - 1) / queries_of(m) * queries_of(m);
+		const real *part = shares + first * h->t;
 		struct matrix dy_rows = { dy + first * l->width, l->width, false };
+		real keep = h->adds || seen < h->t;
 
-		multiply(seen, l->head, rows, 1, (struct matrix){ shares, h->t, true }, dy_rows, 1,
+		rows = seen - first;
+		multiply(seen, l->head, rows, 1, (struct matrix){ part, h->t, true }, dy_rows, keep,
 			 dv, l->pitch);
 		multiply(rows, seen, l->head, 1, dy_rows, (struct matrix){ h->v, l->pitch, true },
 			 0, m->dshares, h->t);
-		m->loops->softmax_back(shares, m->dshares, rows, first, h->t, l->factor);
+		m->loops->softmax_back(part, m->dshares, rows, first, h->t, l->factor);
 		multiply(rows, l->head, seen, 1, (struct matrix){ m->dshares, h->t, false },
 			 (struct matrix){ h->k, l->pitch, false }, 0, dq + first * l->pitch,
 			 l->pitch);
 		multiply(seen, l->head, rows, 1, (struct matrix){ m->dshares, h->t, true },
-			 (struct matrix){ h->q + first * l->pitch, l->pitch, false }, 1, dk,
+			 (struct matrix){ h->q + first * l->pitch, l->pitch, false }, keep, dk,
 			 l->pitch);
 	}
 }
@@ -123,7 +129,6 @@ void attend_back(const struct model *m, struct span span, const real *qkv, const
 	size_t all = span.count * span.length;
 	const struct layout *l = span.layout;
 
-	memset(dqkv, 0, all * l->pitch * sizeof(*dqkv));
 	for (size_t first = 0; first < all; first += rows_of(span, first))
 		for (size_t i = 0; i < l->heads; i++) {
 			struct head h = find_head(span, qkv, first, i);

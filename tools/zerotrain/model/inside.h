@@ -16,8 +16,8 @@ static inline enum kolo_type real_type(void)
 }
 
 /* Rows of attention that are computed together. They see no place after their last one, which saves
- * half of the square. There are enough of them for a fast matrix product. */
-enum { QUERIES = PIECE };
+ * up to half of the square. There are enough of them for a fast matrix product. */
+enum { QUERIES = 64 };
 
 /* What forward keeps of a block. */
 struct slot {
@@ -120,6 +120,13 @@ struct model {
 	char *arena; /* all of the above, except lists */
 	size_t arena_len;
 };
+
+/* Rows of attention that are computed together. With segments they are a piece, so that each place
+ * has the bits that it has in a text that grows. */
+static inline size_t queries_of(const struct model *m)
+{
+	return m->sizes.segments > 0 ? PIECE : QUERIES;
+}
 
 /* C in whole pieces. */
 static inline size_t whole_pieces(const struct model *m)

@@ -39,6 +39,7 @@ JANSSON ?= $(shell pkg-config --exists jansson 2>/dev/null && echo yes)
 PCRE2   ?= $(shell pkg-config --exists libpcre2-8 2>/dev/null && echo yes)
 URING   ?= $(shell pkg-config --exists liburing 2>/dev/null && echo yes)
 OPENBLAS ?= $(shell pkg-config --exists openblas 2>/dev/null && echo yes)
+ONEDNN  ?= $(shell $(CC) -fsyntax-only -include dnnl.h -x c /dev/null 2>/dev/null && echo yes)
 NVCC    ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 CUDA    ?= $(if $(NVCC),$(if $(shell command -v $(NVCC)),yes))
 # Compute capabilities that kernels are compiled for; the last one also for what comes later.
@@ -127,6 +128,7 @@ report:
 	@echo "  liburing $(if $(filter yes,$(URING)),yes,no: kolo_zero.h offloads nothing to files (package liburing-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: --plot of ringbench, zeroplan and zerotrain needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  openblas $(if $(filter yes,$(OPENBLAS)),yes,no: no zerotrain (package libopenblas-dev; make deps))"
+	@echo "  onednn  $(if $(filter yes,$(ONEDNN)),yes,no: zerotrain's products are all OpenBLAS's (package libdnnl-dev; make deps))"
 	@echo "  mpi     $(if $(MPI_ABIS),yes: programs of $(MPI_ABIS) on Kolo (kolo-mpi),no: no kolo-mpi for programs of MPI (package libopenmpi-dev or libmpich-dev; make deps-all))"
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
 	@echo "  cuda    $(if $(filter yes,$(CUDA)),yes: kernels for $(CUDA_ARCHS),no: no queues from CUDA streams, no GPU as a device of kolo_zero_device.h (nvcc is not found; NVCC=PATH names it))"
@@ -145,7 +147,7 @@ $(KERNELS:%=$B/zero/optim/kernels_%.o): $B/zero/optim/kernels_%.o: zero/optim/ke
 
 # A GPT's loops likewise, and it doesn't look at errno either.
 TRAIN_FLAGS := -fno-math-errno
-TRAIN_CFLAGS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --cflags openblas))
+TRAIN_CFLAGS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --cflags openblas)) $(if $(filter yes,$(ONEDNN)),-DKO_HAVE_ONEDNN)
 $B/tools/zerotrain/%.o: ALL_CFLAGS += $(TRAIN_FLAGS) $(TRAIN_CFLAGS)
 $(KERNELS:%=$B/tools/zerotrain/math/loops_%.o): $B/tools/zerotrain/math/loops_%.o: tools/zerotrain/math/loops.c $B/flags
 	@mkdir -p $(@D)
@@ -229,7 +231,8 @@ ZEROPLAN_OBJECTS := $(call tool_objects,zeroplan,zerotrain/model/tensors common/
 $B/zeroplan: $(ZEROPLAN_OBJECTS) $B/libkolo.a
 TRAIN_OBJECTS := $(filter-out %/loops.o,$(call tool_objects,zerotrain zerotrain/setup zerotrain/foreign zerotrain/model zerotrain/data zerotrain/math,common/gnuplot common/grid common/tool)) \
 	$(KERNELS:%=$B/tools/zerotrain/math/loops_%.o)
-TRAIN_LIBS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --libs openblas)) $(if $(filter yes,$(PCRE2)),$(shell pkg-config --libs libpcre2-8))
+TRAIN_LIBS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --libs openblas)) $(if $(filter yes,$(PCRE2)),$(shell pkg-config --libs libpcre2-8)) \
+	$(if $(filter yes,$(ONEDNN)),-ldnnl -lgomp)
 $B/zerotrain: $(TRAIN_OBJECTS) $B/libkolo.a
 $B/zerotrain: LIBS += $(TRAIN_LIBS)
 $(TOOL_BINARIES):
@@ -357,7 +360,7 @@ help:
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"
-	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang, DEBUG=1 (checks of equations, which sanitizers have too). HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, PCRE2=no pcre2, URING=no liburing, OPENBLAS=no zerotrain, CUDA=no CUDA. V=1 shows commands."
+	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang, DEBUG=1 (checks of equations, which sanitizers have too). HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, PCRE2=no pcre2, URING=no liburing, OPENBLAS=no zerotrain, ONEDNN=no its products by oneDNN, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d) $(ZEROPLAN_OBJECTS:.o=.d) $(TRAIN_OBJECTS:.o=.d) $(patsubst %.c,$B/%.d,$(wildcard perf/*/*.c))

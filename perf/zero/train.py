@@ -68,9 +68,9 @@ def result(text, memory, sent):
             "losses": [float(x) for x in re.findall(r"^step \d+ loss ([\d.]+)", text, re.M)]}
 
 
-def run_zerotrain(a, stage, **more):
+def run_zerotrain(a, stage, *options, **more):
     text, memory = finish([start([f"{B}/ringrun", "-n", str(a.ranks), f"{B}/zerotrain", "--data", a.data, "--stage", str(stage), "--print",
-                                  "1", "--threads", "1", "--validate", "0", "--report", *sizes(a)], **more)])
+                                  "1", "--threads", "1", "--validate", "0", "--report", *options, *sizes(a)], **more)])
     sent = sum(float(x) for x in re.findall(r"^  (?:gradients|parameters) +([\d.]+) MB in", text, re.M))
     return result(text, memory, sent * 1e6 / a.steps)
 
@@ -120,7 +120,7 @@ def main():
         for way in ways:
             runs[way].append(run_torch(a, way))
     best = max(ways, key=lambda way: statistics.median(r["speed"] for r in runs[way]))
-    runs["old kernels"] = [run_zerotrain(a, 0, OPENBLAS_CORETYPE="Prescott")]
+    runs["old kernels"] = [run_zerotrain(a, 0, "--products", "openblas", OPENBLAS_CORETYPE="Prescott")]
     out = open(a.out, "w") if a.out else sys.stdout
     versions = subprocess.run([a.python, "-c", "import torch; print('torch', torch.__version__)\ntry:\n import deepspeed\n print('DeepSpeed',"
                                " deepspeed.__version__)\nexcept ImportError: pass"], capture_output=True, text=True).stdout.split("\n")

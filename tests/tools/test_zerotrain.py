@@ -469,6 +469,25 @@ def kernels_are_those_of_the_processor():
 
 
 @test
+def products_of_two_libraries_have_the_same_losses():
+    """To some digits, in plain training and with all that multiplies other shapes; --exact keeps its bits with either."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = text_file(folder)
+        done = train(data, "--steps", 1, "--products", "onednn")
+        if "built without oneDNN" in done.stderr:
+            raise Skip("this build has no oneDNN: make deps")
+        ways = [[], ["--model", "llama", "--kv-heads", 1, "--recompute", "block"], ["--context-parallel", 2], ["--tp", 2, "--exact"]]
+        for way in ways:
+            both = [trained(data, "--steps", 6, *way, "--products", p) for p in ("openblas", "onednn")]
+            assert ["by oneDNN" in out for out in both] == [False, True], both
+            for one, other in zip(*map(losses, both)):
+                one, other = one.split(), other.split()
+                assert one[:-1] == other[:-1] and abs(float(one[-1]) - float(other[-1])) < 1e-5, (way, one, other)
+        pairs = [losses(trained(data, "--steps", 6, "--exact", "--products", "onednn", "--tp", tp, n=2 * tp)) for tp in (1, 2)]
+        assert pairs[0] == pairs[1], pairs
+
+
+@test
 def without_a_launcher_it_starts_itself():
     with tempfile.TemporaryDirectory() as folder:
         need_zerotrain()
@@ -493,6 +512,7 @@ def mistakes_are_told_with_what_to_do():
                 (2, ["--dim", "20", "--heads", "3"], "--dim 20 must be a multiple of --heads 3"),
                 (2, ["--batch", "0"], "--batch 0: must be a number from 1"),
                 (2, ["--precision", "fp8"], "--precision fp8: must be fp32, fp16 or bf16"),
+                (2, ["--products", "mkl"], "--products mkl: must be openblas or onednn"),
                 (2, ["--overlap", "maybe"], "--overlap maybe: must be on or off"),
                 (2, ["--recompute", "all"], "--recompute all: must be a number"),
                 (2, ["--dropout", "1"], "--dropout 1: must be a number from 0 to less than 1"),

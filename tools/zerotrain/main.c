@@ -263,6 +263,8 @@ static void print_beginning(const struct run *r)
 		print_grid(&r->parallel);
 	if (r->kernels[0])
 		puts(r->kernels);
+	if (r->options->products == ONEDNN)
+		puts("products of matrices by oneDNN");
 	if (r->engine.device.zero)
 		print_device(r->engine.device.zero, r->engine.device.copied);
 	fflush(stdout);
@@ -308,6 +310,7 @@ int main(int argc, char **argv)
 	if (!job.launcher)
 		return tool_become_ringrun("zerotrain", argc, argv, options.nranks, "share");
 	choose_kernels(argv, run.kernels);
+	use_products(options.products);
 	if (kolo_comm_create(NULL, &run.comm) < 0) {
 		fprintf(stderr, "zerotrain: joining the job: %s\n", kolo_last_error());
 		return EXIT_FAILED;

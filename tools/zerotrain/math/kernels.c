@@ -1,8 +1,8 @@
-/* Compares what OpenBLAS takes the processor for with what it has (choose_kernels). */
+/* Knows the processor (best_products), and compares what OpenBLAS takes it for with what it has
+ * (choose_kernels). */
 #include "tools/zerotrain/math/kernels.h"
 
 #include "tools/zerotrain/math/loops.h"
-#include "tools/zerotrain/math/products.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -28,6 +28,15 @@ static const struct {
 	{ "Steamroller", PLAIN }, { "Excavator", AVX2 },  { "Haswell", AVX2 },
 	{ "Zen", AVX2 },
 };
+
+enum products best_products(void)
+{
+#ifdef KO_HAVE_X86_KERNELS
+	if (has_products(ONEDNN) && processor_level() == AVX512 && __builtin_cpu_is("intel"))
+		return ONEDNN;
+#endif
+	return OPENBLAS;
+}
 
 static enum level level_of(const char *core)
 {

@@ -1,4 +1,5 @@
-/* Matrix products. products.c is the only file that includes CBLAS, which is that of OpenBLAS. */
+/* Matrix products. products.c is the only file that includes CBLAS, which is that of OpenBLAS, and
+ * oneDNN. */
 #ifndef TOOLS_ZEROTRAIN_MATH_PRODUCTS_H
 #define TOOLS_ZEROTRAIN_MATH_PRODUCTS_H
 
@@ -18,6 +19,15 @@ struct matrix {
  * are `stride` apart. */
 void multiply(size_t m, size_t n, size_t k, real factor, struct matrix a, struct matrix b,
 	      real keep, real *c, size_t stride);
+
+/* Who computes products of matrices. Products of one row are always OpenBLAS's. */
+enum products { OPENBLAS, ONEDNN };
+
+/* Was it built in? oneDNN computes floats alone. */
+bool has_products(enum products products);
+
+/* From now on it computes them. At first OpenBLAS does. */
+void use_products(enum products products);
 
 /* From now on the calling thread alone computes products. So their bits do not depend on the number
  * of cores. */

@@ -4,6 +4,7 @@
 #include "tools/common/grid.h"
 #include "tools/common/tool.h"
 #include "tools/zerotrain/data/data.h"
+#include "tools/zerotrain/math/kernels.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -74,6 +75,9 @@ static const char help[] =
 	"  --overlap on|off      Communicate while the model computes. Default: on.\n"
 	"  --precision fp32|fp16|bf16\n"
 	"                        The type of parameters and gradients. Default: fp32.\n"
+	"  --products openblas|onednn\n"
+	"                        Who computes products of matrices. Default: onednn on Intel processors with\n"
+	"                        AVX-512, if zerotrain was built with it; else openblas.\n"
 	"  --recompute none|block|N\n"
 	"                        Keep the activations of all blocks, of one block, or of N blocks. The\n"
 	"                        backward pass computes the others again. Default: none.\n"
@@ -219,6 +223,18 @@ static enum kolo_type parse_precision(const char *value)
 		if (strcmp(value, types[i].name) == 0)
 			return types[i].type;
 	tool_refuse_option("zerotrain", "precision", value, "must be fp32, fp16 or bf16");
+}
+
+static enum products parse_products(const char *value)
+{
+	enum products products = strcmp(value, "onednn") == 0 ? ONEDNN : OPENBLAS;
+
+	if (products == OPENBLAS && strcmp(value, "openblas") != 0)
+		tool_refuse_option("zerotrain", "products", value, "must be openblas or onednn");
+	if (!has_products(products))
+		tool_refuse_option("zerotrain", "products", value,
+				   "this zerotrain was built without oneDNN (package libdnnl-dev)");
+	return products;
 }
 
 static enum kind parse_kind(const char *value)
@@ -402,6 +418,7 @@ enum {
 	OVERLAP = 256,
 	CACHE,
 	PRECISION,
+	PRODUCTS,
 	RECOMPUTE,
 	DEVICE,
 	OPTIMIZER,
@@ -424,6 +441,7 @@ static const struct option named[] = {
 	{ "overlap", required_argument, NULL, OVERLAP },
 	{ "cache", required_argument, NULL, CACHE },
 	{ "precision", required_argument, NULL, PRECISION },
+	{ "products", required_argument, NULL, PRODUCTS },
 	{ "recompute", required_argument, NULL, RECOMPUTE },
 	{ "device", required_argument, NULL, DEVICE },
 	{ "offload-optimizer", required_argument, NULL, OPTIMIZER },
@@ -449,6 +467,7 @@ static void take_option(int c, const char *value, struct options *o)
 	case OVERLAP: o->overlap = parse_switch("overlap", value); break;
 	case CACHE: o->cache = parse_switch("cache", value); break;
 	case PRECISION: o->type = parse_precision(value); break;
+	case PRODUCTS: o->products = parse_products(value); break;
 	case RECOMPUTE: o->recompute = tool_parse_recompute("zerotrain", value); break;
 	case DEVICE: o->device = parse_device(value); break;
 	case OPTIMIZER: o->offload_optimizer = parse_place("offload-optimizer", value); break;
@@ -499,6 +518,7 @@ void options_parse(int argc, char **argv, struct options *o)
 		.offload_ratio = NAN,
 		.threads = UNSET,
 		.type = (enum kolo_type)UNSET,
+		.products = best_products(),
 		.model = { .kind = (enum kind)UNSET,
 			   .layers = UNSET,
 			   .dim = UNSET,

@@ -4,6 +4,7 @@
 
 #include "kolo/kolo_parallel.h"
 #include "tools/zerotrain/data/documents.h"
+#include "tools/zerotrain/math/products.h"
 #include "tools/zerotrain/model/tensors.h"
 
 enum { UNSET = -1 };
@@ -24,9 +25,10 @@ struct options {
 	int nranks;          /* ranks to start if no launcher did */
 	int stage, overlap;  /* UNSET: the config's */
 	enum kolo_type type; /* (enum kolo_type)UNSET: the config's */
-	struct sizes model;  /* kind, and all sizes that a whole model has */
-	bool tokens;         /* they are not bytes, but 16 bits of the data, or by a tokenizer: */
-	const char *bpe;     /* its folder; NULL: none */
+	enum products products;
+	struct sizes model; /* kind, and all sizes that a whole model has */
+	bool tokens;        /* they are not bytes, but 16 bits of the data, or by a tokenizer: */
+	const char *bpe;    /* its folder; NULL: none */
 	enum packing packing;
 	int end_token; /* of documents; UNSET: that of the tokenizer, or 0 */
 	struct device_option device;

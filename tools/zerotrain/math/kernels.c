@@ -32,7 +32,7 @@ static const struct {
 enum products best_products(void)
 {
 #ifdef KO_HAVE_X86_KERNELS
-	if (has_products(ONEDNN) && processor_level() == AVX512 && __builtin_cpu_is("intel"))
+	if (has_onednn() && processor_level() == AVX512 && __builtin_cpu_is("intel"))
 		return ONEDNN;
 #endif
 	return OPENBLAS;

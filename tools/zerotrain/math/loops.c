@@ -176,8 +176,7 @@ static void norm_back(const struct norm *p, const real *x, const real *dy, real 
 	}
 }
 
-/* The elements of n that fill lanes, with some of those after them, up to `room`: loops over single
- * elements take longer. */
+/* n, up to whole lanes or to `room`: loops over single elements take longer. */
 static inline size_t whole_lanes(size_t n, size_t room)
 {
 	size_t whole = (n + LANES - 1) / LANES * LANES;
@@ -185,6 +184,7 @@ static inline size_t whole_lanes(size_t n, size_t room)
 	return whole < room ? whole : room;
 }
 
+/* What is after a row's last score becomes that score, which changes no largest one, and then 0. */
 static void softmax(real *x, size_t rows, size_t first, size_t stride, real factor)
 {
 	size_t width = first + rows;

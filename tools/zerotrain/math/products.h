@@ -23,8 +23,8 @@ void multiply(size_t m, size_t n, size_t k, real factor, struct matrix a, struct
 /* Who computes products of matrices. Products of one row are always OpenBLAS's. */
 enum products { OPENBLAS, ONEDNN };
 
-/* Was it built in? oneDNN computes floats alone. */
-bool has_products(enum products products);
+/* Was oneDNN built in? It computes floats alone. */
+bool has_onednn(void);
 
 /* From now on it computes them. At first OpenBLAS does. */
 void use_products(enum products products);

@@ -69,8 +69,10 @@ static void attend_head(const struct model *m, const struct head *h, real *share
 	size_t rows;
 
 	for (size_t first = 0; first < h->t; first += rows, shares += rows * h->t) {
-		size_t seen = first + (rows = rows_from(m, h, first));
+		size_t seen;
 
+		rows = rows_from(m, h, first);
+		seen = first + rows;
 		multiply(rows, seen, l->head, 1,
 			 (struct matrix){ h->q + first * l->pitch, l->pitch, false },
 			 (struct matrix){ h->k, l->pitch, true }, 0, shares, h->t);

@@ -121,8 +121,8 @@ struct model {
 	size_t arena_len;
 };
 
-/* Rows of attention that are computed together. With segments they are a piece, so that each place
- * has the bits that it has in a text that grows. */
+/* QUERIES, or with segments a piece, so that each place has the bits that it has in a text that
+ * grows. */
 static inline size_t queries_of(const struct model *m)
 {
 	return m->sizes.segments > 0 ? PIECE : QUERIES;

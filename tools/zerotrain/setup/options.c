@@ -227,14 +227,14 @@ static enum kolo_type parse_precision(const char *value)
 
 static enum products parse_products(const char *value)
 {
-	enum products products = strcmp(value, "onednn") == 0 ? ONEDNN : OPENBLAS;
-
-	if (products == OPENBLAS && strcmp(value, "openblas") != 0)
+	if (strcmp(value, "openblas") == 0)
+		return OPENBLAS;
+	if (strcmp(value, "onednn") != 0)
 		tool_refuse_option("zerotrain", "products", value, "must be openblas or onednn");
-	if (!has_products(products))
+	if (!has_onednn())
 		tool_refuse_option("zerotrain", "products", value,
 				   "this zerotrain was built without oneDNN (package libdnnl-dev)");
-	return products;
+	return ONEDNN;
 }
 
 static enum kind parse_kind(const char *value)

@@ -25,7 +25,7 @@ ifeq ($(origin CC),default)
 CC      := gcc
 endif
 OBJCOPY ?= objcopy
-CFLAGS  ?= -O2 -g
+CFLAGS  ?= $(if $(SAN),-O1,-O2) -g
 PREFIX  ?= /usr/local
 DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib

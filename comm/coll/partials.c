@@ -8,7 +8,10 @@
 #include "comm/coll/leaders.h"
 #include "comm/rings/rails.h"
 
-enum { RADIX = 8 };
+enum {
+	RADIX = 8,
+	TOGETHER = 16 << 10, /* bytes of sums that root's leader gets at a time, if not only one */
+};
 
 /* An operation under way. */
 struct partials {
@@ -20,9 +23,10 @@ struct partials {
 	size_t *firsts;      /* the first element of each group, by place; NULL: see first_of */
 	char *sum;           /* of the group, by place */
 	char *sums;          /* whole ones of this group and those after it, or shares */
-	/* of the group's ranks, by number, until they are added; then shares, as they come. What is
-	 * after `sum` may be at the same place */
+	/* of the group's other ranks, by number, until they are added; then shares, as they come.
+	 * What is after `sum` may be at the same place */
 	char *values;
+	const char *own; /* the leader's own values, of a reduction */
 };
 
 static enum ko_coll coll_of(const struct partials *p)
@@ -130,20 +134,28 @@ static struct partials describe(struct ko_run *run, bool shares)
 
 /* ---- Adding ---------------------------------------------------------------------------------- */
 
+/* The values of a rank of the group, from an element on. */
+static const char *values_of(const struct partials *p, int number, size_t element)
+{
+	if (number == p->l.me)
+		return ko_at(p->run, p->own, element);
+	return bytes_at(p, p->values, (size_t)number * p->plan.count + element);
+}
+
 /* The group's sum of a block, from the number after its owner's round to it. */
 static void add_block(const struct partials *p, int owner, struct ko_piece q, char *to)
 {
 	const struct ko_run *run = p->run;
-	const void *partial = NULL;
+	const char *partial = values_of(p, ko_shape_wrap(owner + 1, p->l.size), q.first);
 
-	for (int k = 1; k <= p->l.size; k++) {
-		size_t number = (size_t)ko_shape_wrap(owner + k, p->l.size);
-		const char *own = bytes_at(p, p->values, number * p->plan.count + q.first);
-
-		if (k > 1)
-			run->red.combine(to, partial, own, q.n, &run->red.s);
-		else
-			run->red.first(to, own, q.n, &run->red.s);
+	if (run->red.first != run->copy || p->l.size == 1) {
+		run->red.first(to, partial, q.n, &run->red.s);
+		partial = to;
+	}
+	for (int k = 2; k <= p->l.size; k++) {
+		run->red.combine(to, partial,
+				 values_of(p, ko_shape_wrap(owner + k, p->l.size), q.first), q.n,
+				 &run->red.s);
 		partial = to;
 	}
 }
@@ -190,6 +202,25 @@ static char *add_sums(const struct partials *p, int group, char *to)
 	if (n)
 		run->red.finish(to, to, n, &run->red.s);
 	return to;
+}
+
+/* A group's elements go where they belong in dst. */
+static void place_group(const struct partials *p, int group, const char *elements, void *dst)
+{
+	const struct ko_run *run = p->run;
+
+	if (!p->firsts) {
+		ko_run_copy(run, ko_at_mut(run, dst, first_of(p, group)), elements,
+			    count_of(p, group) * run->size);
+		return;
+	}
+	for (int i = 0; i < p->l.size; i++) {
+		struct ko_piece q = block_at(p, group, i);
+
+		if (q.n)
+			run->copy(ko_at_mut(run, dst, q.first), elements, q.n, &run->red.s);
+		elements += q.n * run->size;
+	}
 }
 
 /* ---- Between leaders ------------------------------------------------------------------------- */
@@ -318,20 +349,76 @@ static int count_gathered(const struct partials *p)
 	return level < rest ? level : rest;
 }
 
+/* The end of the entries that come in one message with entry `first`. */
+static int end_of_message(const struct partials *p, int first)
+{
+	int far = 1, n = p->l.ngroups;
+
+	while (far <= first / RADIX)
+		far *= RADIX;
+	return first + far < n ? first + far : n;
+}
+
 /* Root's leader gets all entries. */
 static int gather(struct partials *p, char *entries)
 {
 	int level = level_of(p), has = count_gathered(p), rc;
 
-	for (int far = 1; far < level; far *= RADIX)
-		for (int k = far; k < RADIX * far && k < has; k += far)
-			add_entries(p, p->l.group + k, false, entries, k,
-				    k + far < has ? k + far : has);
+	for (int k = 1, end; k < has; k = end) {
+		end = end_of_message(p, k) < has ? end_of_message(p, k) : has;
+		add_entries(p, p->l.group + k, false, entries, k, end);
+	}
 	rc = ko_leaders_do(&p->l);
 	if (rc < 0 || after_root(p) == 0)
 		return rc;
 	add_entries(p, p->l.group - after_root(p) / level % RADIX * level, true, entries, 0, has);
 	return ko_leaders_do(&p->l);
+}
+
+/* Gets the next sums, from entry `first` on: 1 to `to`, the others to `in`. Returns the end of
+ * them, or an error. */
+static int get_sums(struct partials *p, int first, char *to, char *in)
+{
+	size_t n = p->plan.count, got = 0;
+	int end = first, rc;
+
+	do {
+		int next = end_of_message(p, end),
+		    leader = ko_leaders_leader(&p->l, p->l.group + end);
+		size_t more = (size_t)(next - end) * n;
+
+		ko_leaders_add(&p->l, leader, false, end == 1 ? to : bytes_at(p, in, got), more);
+		got += end == 1 ? 0 : more;
+		end = next;
+	} while (end < p->l.ngroups &&
+		 (got + (size_t)(end_of_message(p, end) - end) * n) * p->run->size <= TOGETHER);
+	rc = ko_leaders_do(&p->l);
+	return rc < 0 ? rc : end;
+}
+
+/* Root's leader adds up whole sums as they come, from the group after its own round to that. */
+static int add_as_they_come(struct partials *p, void *dst)
+{
+	const struct ko_run *run = p->run;
+	size_t n = p->plan.count;
+	char *to = p->firsts ? bytes_at(p, p->sum, n) : dst;
+	char *in = bytes_at(p, p->sum, p->firsts ? 2 * n : n);
+	int end;
+
+	for (int k = 1; k < p->l.ngroups; k = end) {
+		int first = k > 1 ? k : 2; /* in `in` */
+
+		end = get_sums(p, k, to, in);
+		if (end < 0)
+			return end;
+		for (int e = first; e < end; e++)
+			p->add(to, to, bytes_at(p, in, (size_t)(e - first) * n), n, &run->red.s);
+	}
+	p->add(to, to, p->sum, n, &run->red.s);
+	run->red.finish(to, to, n, &run->red.s);
+	for (int k = 0; p->firsts && k < p->l.ngroups; k++)
+		place_group(p, k, bytes_at(p, to, first_of(p, k)), dst);
+	return 0;
 }
 
 /* Root's leader has dst; all others get it, in a binomial tree. */
@@ -354,25 +441,6 @@ static int spread(struct partials *p, char *dst)
 }
 
 /* ---- Into and out of the group --------------------------------------------------------------- */
-
-/* A group's elements go where they belong in dst. */
-static void place_group(const struct partials *p, int group, const char *elements, void *dst)
-{
-	const struct ko_run *run = p->run;
-
-	if (!p->firsts) {
-		ko_run_copy(run, ko_at_mut(run, dst, first_of(p, group)), elements,
-			    count_of(p, group) * run->size);
-		return;
-	}
-	for (int i = 0; i < p->l.size; i++) {
-		struct ko_piece q = block_at(p, group, i);
-
-		if (q.n)
-			run->copy(ko_at_mut(run, dst, q.first), elements, q.n, &run->red.s);
-		elements += q.n * run->size;
-	}
-}
 
 static void place_entries(const struct partials *p, char *entries, void *dst)
 {
@@ -425,12 +493,14 @@ static int scatter(struct partials *p, const char *results, void *dst)
 
 /* The leader of a reduction. Afterwards the entries of all groups are in `values`, or whole sums in
  * `sums`, if it needs them. *own: the sum of its group's elements, for a reduce-scatter. */
-static int reduce_between(struct partials *p, char **own)
+static int reduce_between(struct partials *p, void *dst, char **own)
 {
 	bool scatters = coll_of(p) == KO_REDUCE_SCATTER, to_root = coll_of(p) == KO_REDUCE;
 	int rc = 0;
 
 	add_group(p);
+	if (to_root && !p->shares && after_root(p) == 0)
+		return add_as_they_come(p, dst);
 	if (p->shares && (rc = share_out(p)) < 0)
 		return rc;
 	if (p->shares)
@@ -449,17 +519,15 @@ static int reduction(struct partials *p, const void *src, void *dst)
 	char *own = NULL;
 	int rc;
 
-	if (leads)
-		run->copy(bytes_at(p, p->values, (size_t)p->l.me * p->plan.count), src,
-			  p->plan.count, &run->red.s);
+	p->own = src;
 	rc = ko_leaders_collect(&p->l, src, p->values, p->plan.count);
 	if (rc == 0 && leads)
-		rc = reduce_between(p, &own);
+		rc = reduce_between(p, dst, &own);
 	if (rc < 0)
 		return rc;
 	if (coll_of(p) == KO_REDUCE_SCATTER)
 		return scatter(p, own, dst);
-	if (to_root ? run->comm->rank == run->desc.root : leads)
+	if (to_root ? p->shares && run->comm->rank == run->desc.root : leads)
 		place_sums(p, dst);
 	return to_root ? 0 : ko_leaders_hand_out(&p->l, dst, p->plan.count);
 }
@@ -674,6 +742,24 @@ static double hops_of_gather(int64_t groups)
 	return hops;
 }
 
+/* What the sums that come to root's leader are worth. */
+static double vectors_of_gather(const struct ko_costs *costs)
+{
+	double others = (double)costs->groups - 1;
+
+	return costs->by_processors && others > 1 ? (1 + others) / 2 : others;
+}
+
+/* Sums in the largest message of `gather`. */
+static int64_t largest_message(int64_t groups)
+{
+	int64_t far = 1;
+
+	while (far * RADIX < groups)
+		far *= RADIX;
+	return far;
+}
+
 uint64_t ko_partials_room(const struct kolo_comm *c)
 {
 	uint64_t room = uses_rails(c) ? c->rails->memory : KO_SCRATCH;
@@ -700,6 +786,10 @@ static uint64_t partials_end(enum ko_coll coll, const struct ko_costs *costs, in
 	int64_t sums = costs->groups, values = costs->rails + 1; /* at the same place */
 
 	(void)windows;
+	if (coll == KO_REDUCE && room > TOGETHER) {
+		room -= TOGETHER;
+		sums = 2 + largest_message(costs->groups);
+	}
 	if (room == 0 || coll == KO_BARRIER || ko_coll_has_messages(coll))
 		return 0;
 	if (coll == KO_BROADCAST)
@@ -743,8 +833,10 @@ static struct ko_estimate partials_cost(enum ko_coll coll, const struct ko_costs
 		vectors = hops;
 	if (coll == KO_ALL_GATHER)
 		vectors = (h - 1) / h;
-	if (coll == KO_REDUCE)
+	if (coll == KO_REDUCE) {
 		hops = hops_of_gather(costs->groups);
+		vectors = vectors_of_gather(costs);
+	}
 	return estimate(coll, costs, hops, vectors);
 }
 
@@ -752,6 +844,7 @@ static struct ko_estimate shares_cost(enum ko_coll coll, const struct ko_costs *
 				      bool windows)
 {
 	double h = (double)costs->groups, hops = log2_up(costs->groups), passing = hops;
+	double gathered = h - 1;
 
 	(void)nranks, (void)windows;
 	if (coll == KO_ALL_TO_ALL)
@@ -759,8 +852,8 @@ static struct ko_estimate shares_cost(enum ko_coll coll, const struct ko_costs *
 	if (coll == KO_REDUCE_SCATTER)
 		return estimate(coll, costs, hops, hops / 2);
 	if (coll == KO_REDUCE)
-		passing = hops_of_gather(costs->groups);
-	return estimate(coll, costs, hops + passing, hops / 2 + (h - 1) / h);
+		passing = hops_of_gather(costs->groups), gathered = vectors_of_gather(costs);
+	return estimate(coll, costs, hops + passing, hops / 2 + gathered / h);
 }
 
 /* No factors are sent, parts of an all-gather may be uneven, and the room beside the vectors is for

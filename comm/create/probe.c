@@ -269,6 +269,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.groups = c->shape.ngroups;
 	out->costs.rails = c->shape.size;
 	out->costs.one_card = ko_rails_share_card(c);
+	out->costs.by_processors = c->agreed.packet > 0;
 	out->costs.group = ko_doubling_group(c);
 	out->costs.group_room = ko_doubling_room((int)out->costs.group);
 	out->costs.leaders_room = ko_partials_room(c);

@@ -2,8 +2,9 @@
  * and receives messages (ko_far_ops).
  *
  * A message begins with a slot that has its head. A short message follows the head in the same
- * slot. A longer one follows in slots of its own, so a transport that can send and receive in place
- * does. If a link can do so with any memory, its slots hold only what is short. */
+ * slot. Of a longer one as much as there is room for; but if the transport can send and receive in
+ * place it follows in slots of its own. If a link can do so with any memory, its slots hold only
+ * what is short. */
 #include "comm/p2p/far.h"
 
 #include "comm/base/clock.h"
@@ -16,9 +17,14 @@
 
 enum {
 	SLOT_LEN = 64 << 10,
-	SHARED_LEN = 12 << 10, /* in shared memory, where longer ones are no faster */
+	/* in shared memory: the slots hold a message of 64 KiB and its head. Then its sender, which
+	 * may share the processor with its receiver, need not wait for that */
+	SHARED_LEN = (16 << 10) + 64,
 	ANYWHERE_LEN = 8 << 10,
 	PACKETS = 2, /* of a long message at a time, if it needs no slot */
+	/* bytes of a message from which on its head is read by itself, and then the message to its
+	 * place: another call of the system takes less time than copying it */
+	HEAD_ALONE = 16 << 10,
 	NSLOTS = 4,
 	AGAIN_MS = 20, /* until a rank that did not answer is dialled again */
 	LISTEN_MS = 1, /* between looks for ranks that dial this one, if no lane is being joined */
@@ -32,6 +38,13 @@ enum state {
 	LEAVING, /* the sender has said that nothing more comes */
 };
 
+/* The head of a message. */
+struct head {
+	uint64_t n;
+	uint32_t type; /* enum kolo_type */
+	uint32_t over; /* 1: no message; the sender closes the link */
+};
+
 /* A lane has one link after the other. A sender that closes its link says so in the link, and dials
  * again when it has another message. It also dials again if a connection ended before the two were
  * joined. With each dial it says how many links it has joined so far (`joined`). A receiver that
@@ -40,6 +53,7 @@ enum state {
 struct ko_far {
 	enum state state;
 	size_t long_from;       /* bytes: shorter messages go with their head */
+	size_t along;           /* bytes of a longer one that do */
 	size_t piece;           /* bytes of a longer one that go in a slot */
 	size_t slot;            /* bytes of a slot */
 	struct ko_link *link;   /* sender: from CONNECTED on; receiver: from JOINING on */
@@ -49,13 +63,7 @@ struct ko_far {
 	uint64_t joined;        /* links that this end has joined */
 	uint64_t over;          /* receiver: links that it has read to their end */
 	int next_conn;          /* receiver: a connection for the next link; -1: none */
-};
-
-/* The head of a message. */
-struct head {
-	uint64_t n;
-	uint32_t type; /* enum kolo_type */
-	uint32_t over; /* 1: no message; the sender closes the link */
+	struct head head;       /* receiver: of a message that is read to its place */
 };
 
 _Static_assert(sizeof(struct head) <= KO_MIN_SLOT, "a short message and its head fit");
@@ -125,6 +133,7 @@ static size_t choose_sizes(struct ko_far *far, const struct ko_link_ops *ops)
 	size_t slot = ops->anywhere ? ANYWHERE_LEN : ops->settle ? SHARED_LEN : SLOT_LEN;
 
 	far->long_from = ops->rma ? KO_LENT_MIN : slot - sizeof(struct head) + 1;
+	far->along = ops->rma || ops->anywhere ? 0 : slot - sizeof(struct head);
 	far->piece = ops->anywhere ? PACKETS * ops->packet : slot;
 	far->slot = slot;
 	return slot;
@@ -407,10 +416,10 @@ static void far_trim(struct kolo_comm *c)
 
 /* ---- Sending --------------------------------------------------------------------------------- */
 
-/* Is the message short: does it go in one slot with its head? */
-static bool is_short(const struct ko_far *far, const struct ko_transfer *t)
+/* Bytes of the message that go in one slot with its head. */
+static size_t with_head(const struct ko_far *far, const struct ko_transfer *t)
 {
-	return t->bytes < far->long_from;
+	return t->bytes < far->long_from ? t->bytes : far->along;
 }
 
 static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
@@ -418,7 +427,7 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	const struct head head = { .n = t->n, .type = (uint32_t)t->type };
 	struct ko_link *link = end->far->link;
 	size_t rest = t->bytes - t->moved;
-	bool whole = is_short(end->far, t);
+	size_t first = with_head(end->far, t);
 	struct ko_slot slot;
 	int rc = link->ops->acquire(link, &slot);
 
@@ -428,11 +437,11 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	if (t->stage == KO_STAGE_WAITING) {
 		t->stage = KO_STAGE_SLOTS;
 		memcpy(slot.ptr, &head, sizeof(head));
-		if (whole && rest)
-			memcpy((char *)slot.ptr + sizeof(head), t->buffer, rest);
-		t->moved = whole ? rest : 0;
-		slot.len = sizeof(head) + t->moved;
-		slot.more = !whole;
+		if (first)
+			memcpy((char *)slot.ptr + sizeof(head), t->buffer, first);
+		t->moved = first;
+		slot.len = sizeof(head) + first;
+		slot.more = first < rest;
 	} else {
 		slot.len = ko_min_size(rest, end->far->piece);
 		if (ko_link_takes(link, t->buffer + t->moved, slot.len))
@@ -477,7 +486,7 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end)
 static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t,
 		 const struct ko_slot *in)
 {
-	size_t bytes = is_short(end->far, t) ? t->bytes : 0;
+	size_t bytes = with_head(end->far, t);
 	struct head head = { 0 };
 
 	if (take_leave(end->far, in))
@@ -511,9 +520,12 @@ static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	size_t rest = t->bytes - t->moved, len = ko_min_size(rest, end->far->piece);
 	bool begins = t->stage == KO_STAGE_WAITING;
 	struct ko_slot in;
+	bool alone = begins && link->anywhere && t->bytes >= HEAD_ALONE;
+	void *into = begins ? NULL : t->buffer + t->moved;
 	int rc;
 
-	rc = link->ops->peek(link, begins ? NULL : t->buffer + t->moved, len, &in);
+	rc = link->ops->peek(link, alone ? &end->far->head : into,
+			     alone ? sizeof(struct head) : len, &in);
 	if (rc)
 		return rc;
 	rc = begins ? begin(run, end, t, &in) : go_on(t, &in, len);

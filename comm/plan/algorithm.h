@@ -62,10 +62,13 @@ struct ko_costs {
 	int64_t exchange_hops;  /* until every rank has everyone's vector */
 	int64_t groups, rails;  /* of the shape (shape.h); 0: there is none */
 	bool one_card;          /* rails go through the same one */
-	int64_t group;          /* ranks of a host that add up before hosts do (doubling.h) */
-	uint64_t group_room;    /* bytes of a vector that can be added up so */
-	uint64_t leaders_room;  /* bytes of vectors that a leader of such a group can hold */
-	uint64_t slot_bytes;    /* of the ring's links */
+	/* Processors carry bytes between hosts, as with TCP. Of several messages to one rank half
+	 * of the work is then done by their senders at the same time */
+	bool by_processors;
+	int64_t group;         /* ranks of a host that add up before hosts do (doubling.h) */
+	uint64_t group_room;   /* bytes of a vector that can be added up so */
+	uint64_t leaders_room; /* bytes of vectors that a leader of such a group can hold */
+	uint64_t slot_bytes;   /* of the ring's links */
 	/* Bytes of a message between two ranks that the slots between them hold */
 	uint64_t lane_bytes;
 };

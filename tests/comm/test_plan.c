@@ -847,6 +847,11 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 	CHECK(t.any[KO_PARTIALS][KO_BROADCAST].end == (11000 / 2 + 14 * (1 << 18)) / 3);
 	CHECK(t.any[KO_SHARES][KO_BROADCAST].end == 0);
 	CHECK(t.any[KO_GRID][KO_BROADCAST].end == UINT64_MAX);
+	/* 3.5 and 6.5 hops; 16 and 6.75 crossings, or 10 and 6 */
+	CHECK(t.any[KO_PARTIALS][KO_REDUCE].end == 325);
+	costs.by_processors = true;
+	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
+	CHECK(t.any[KO_PARTIALS][KO_REDUCE].end == 750);
 	costs.one_card = true;
 	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
 	CHECK(t.any[KO_GRID][KO_BROADCAST].end == 0 && t.any[KO_GRID][KO_REDUCE].end > 0);
@@ -856,6 +861,8 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 	CHECK(t.led_end == 0);
 	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == costs.leaders_room / GROUPS + 1);
 	CHECK(t.any[KO_PARTIALS][KO_ALL_GATHER].end == costs.leaders_room + 1);
+	/* its own sum, the result, and 16 KiB or one of the others */
+	CHECK(t.any[KO_PARTIALS][KO_REDUCE].end == (costs.leaders_room - (16 << 10)) / 3 + 1);
 	ko_algorithm_decide(ko_algorithm_table, "shares", &costs, N, KO_SUMS_GRID, &t);
 	CHECK(t.any[KO_SHARES][KO_ALL_REDUCE].end == costs.leaders_room / (RAILS + 2) + 1);
 	CHECK(t.led_end == costs.leaders_room / (2 * RAILS) + 1);

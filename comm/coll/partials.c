@@ -27,11 +27,67 @@ struct partials {
 	 * What is after `sum` may be at the same place */
 	char *values;
 	const char *own; /* the leader's own values, of a reduction */
+	int radix;       /* of the tree to root's leader, or from it */
 };
 
 static enum ko_coll coll_of(const struct partials *p)
 {
 	return (enum ko_coll)p->run->desc.coll;
+}
+
+/* ---- What a tree costs ----------------------------------------------------------------------- */
+
+static int log2_up(int64_t n)
+{
+	int log = 0;
+
+	while ((int64_t)1 << log < n)
+		log++;
+	return log;
+}
+
+/* Hops of a step in which a leader has messages from or to `n` others. They come together: each of
+ * them takes about a quarter of a hop. */
+static double hops_of(double n)
+{
+	return n > 0 ? 1 + (n - 1) / 4 : 0;
+}
+
+/* How many messages of a leader, from or to `n` others, take as long as these, if bytes count. */
+static double in_a_row(const struct ko_costs *costs, double n)
+{
+	return costs->by_processors && n > 1 ? (1 + n) / 2 : n;
+}
+
+/* Of a tree in which leaders have up to RADIX - 1 others on each level. */
+static double hops_of_tree(int64_t groups)
+{
+	double hops = 0;
+
+	for (int64_t n = groups; n > 1; n = (n - 1) / RADIX + 1)
+		hops += hops_of((double)(n < RADIX ? n : RADIX) - 1);
+	return hops;
+}
+
+/* Vectors that one after the other go through such a tree, if each leader gets the same one. */
+static double vectors_of_spread(const struct ko_costs *costs)
+{
+	double vectors = 0;
+
+	for (int64_t n = costs->groups; n > 1; n = (n - 1) / RADIX + 1)
+		vectors += in_a_row(costs, (double)(n < RADIX ? n : RADIX) - 1);
+	return vectors;
+}
+
+/* Bytes from which on a vector is faster in a binomial tree. */
+static double wide_end(const struct ko_costs *costs)
+{
+	double hops = log2_up(costs->groups) - hops_of_tree(costs->groups);
+	double vectors = vectors_of_spread(costs) - log2_up(costs->groups);
+
+	if (vectors > 0)
+		return hops * costs->hop_ns * costs->bytes_per_ns / 2 / vectors;
+	return hops >= 0 ? 1e18 : 0;
 }
 
 /* ---- Where elements are ---------------------------------------------------------------------- */
@@ -108,11 +164,13 @@ static char *bytes_at(const struct partials *p, char *base, size_t element)
 static struct partials describe(struct ko_run *run, bool shares)
 {
 	struct kolo_comm *c = run->comm;
-	struct partials p = { .run = run, .l = ko_leaders_make(run, &c->shape, 0) };
+	struct partials p = { .run = run, .l = ko_leaders_make(run, &c->shape, 0), .radix = RADIX };
 	size_t bytes = run->plan.count * run->size;
 	char *at = uses_rails(c) ? c->rails->sums : c->scratch;
 
 	p.plan = ko_plan_in_blocks(&run->plan, coll_of(&p), c->nranks);
+	if (coll_of(&p) == KO_BROADCAST && (double)bytes >= wide_end(&c->agreed.costs))
+		p.radix = 2;
 	if (!is_in_order(&c->shape)) {
 		find_firsts(&p, (size_t *)(void *)at);
 		at += ((size_t)p.l.ngroups + 1) * sizeof(size_t);
@@ -329,16 +387,24 @@ static int after_root(const struct partials *p)
 	return ko_shape_wrap(p->l.group - p->l.root_group, p->l.ngroups);
 }
 
-/* In a tree in which each leader gets the entries of up to RADIX - 1 others on each level. Those of
- * a level are `far` groups apart, then RADIX times as far. Returns how far apart those are among
+/* In a tree in which each leader gets the entries of up to radix - 1 others on each level. Those of
+ * a level are `far` groups apart, then radix times as far. Returns how far apart those are among
  * which this one sends; root's: at least all groups. */
 static int level_of(const struct partials *p)
 {
 	int far = 1;
 
-	while (far < p->l.ngroups && after_root(p) / far % RADIX == 0)
-		far *= RADIX;
+	while (far < p->l.ngroups && after_root(p) / far % p->radix == 0)
+		far *= p->radix;
 	return far;
+}
+
+/* The group whose leader is the next one on the way to root's. */
+static int next_to_root(const struct partials *p)
+{
+	int level = level_of(p);
+
+	return p->l.group - after_root(p) / level % p->radix * level;
 }
 
 /* Entries of this group and of those whose sums come by way of it. */
@@ -354,15 +420,15 @@ static int end_of_message(const struct partials *p, int first)
 {
 	int far = 1, n = p->l.ngroups;
 
-	while (far <= first / RADIX)
-		far *= RADIX;
+	while (far <= first / p->radix)
+		far *= p->radix;
 	return first + far < n ? first + far : n;
 }
 
 /* Root's leader gets all entries. */
 static int gather(struct partials *p, char *entries)
 {
-	int level = level_of(p), has = count_gathered(p), rc;
+	int has = count_gathered(p), rc;
 
 	for (int k = 1, end; k < has; k = end) {
 		end = end_of_message(p, k) < has ? end_of_message(p, k) : has;
@@ -371,7 +437,7 @@ static int gather(struct partials *p, char *entries)
 	rc = ko_leaders_do(&p->l);
 	if (rc < 0 || after_root(p) == 0)
 		return rc;
-	add_entries(p, p->l.group - after_root(p) / level % RADIX * level, true, entries, 0, has);
+	add_entries(p, next_to_root(p), true, entries, 0, has);
 	return ko_leaders_do(&p->l);
 }
 
@@ -421,22 +487,20 @@ static int add_as_they_come(struct partials *p, void *dst)
 	return 0;
 }
 
-/* Root's leader has dst; all others get it, in a binomial tree. */
+/* Root's leader has dst; all others get it. Who passes it on to most others gets it first. */
 static int spread(struct partials *p, char *dst)
 {
-	int n = p->l.ngroups, me = after_root(p), half = 1, rc = 0;
+	int has = count_gathered(p), rc = 0;
 
-	while (half < n && !(me & half))
-		half *= 2;
-	if (me > 0) {
-		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group - half), false, dst,
+	if (after_root(p) > 0) {
+		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, next_to_root(p)), false, dst,
 			       p->plan.count);
 		rc = ko_leaders_do(&p->l);
 	}
-	for (half /= 2; rc == 0 && half > 0; half /= 2)
-		if (me + half < n)
-			ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group + half), true,
-				       dst, p->plan.count);
+	for (int far = level_of(p) / p->radix; rc == 0 && far > 0; far /= p->radix)
+		for (int k = far; k < p->radix * far && k < has; k += far)
+			ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group + k), true, dst,
+				       p->plan.count);
 	return rc < 0 ? rc : ko_leaders_do(&p->l);
 }
 
@@ -650,11 +714,11 @@ static void count_gather(const struct partials *p, struct ko_model *m)
 
 static void count_spread(const struct partials *p, struct ko_model *m)
 {
-	int n = p->l.ngroups, me = after_root(p);
+	int has = count_gathered(p);
 
-	m->received += me ? p->plan.count : 0;
-	for (int half = 1; half < n && !(me & half); half *= 2)
-		m->sent += me + half < n ? p->plan.count : 0;
+	m->received += after_root(p) ? p->plan.count : 0;
+	for (int k = 1; k < has; k = end_of_message(p, k))
+		m->sent += p->plan.count;
 }
 
 /* What leaders send each other. */
@@ -715,40 +779,6 @@ static struct ko_model shares_model(const struct ko_run *run)
 }
 
 /* ---- When ------------------------------------------------------------------------------------ */
-
-static int log2_up(int64_t n)
-{
-	int log = 0;
-
-	while ((int64_t)1 << log < n)
-		log++;
-	return log;
-}
-
-/* Hops of a step in which a leader has messages from or to `n` others. They come together: each of
- * them takes about a quarter of a hop. */
-static double hops_of(double n)
-{
-	return n > 0 ? 1 + (n - 1) / 4 : 0;
-}
-
-/* Of `gather`, with this many groups. */
-static double hops_of_gather(int64_t groups)
-{
-	double hops = 0;
-
-	for (int64_t n = groups; n > 1; n = (n - 1) / RADIX + 1)
-		hops += hops_of((double)(n < RADIX ? n : RADIX) - 1);
-	return hops;
-}
-
-/* What the sums that come to root's leader are worth. */
-static double vectors_of_gather(const struct ko_costs *costs)
-{
-	double others = (double)costs->groups - 1;
-
-	return costs->by_processors && others > 1 ? (1 + others) / 2 : others;
-}
 
 /* Sums in the largest message of `gather`. */
 static int64_t largest_message(int64_t groups)
@@ -834,8 +864,8 @@ static struct ko_estimate partials_cost(enum ko_coll coll, const struct ko_costs
 	if (coll == KO_ALL_GATHER)
 		vectors = (h - 1) / h;
 	if (coll == KO_REDUCE) {
-		hops = hops_of_gather(costs->groups);
-		vectors = vectors_of_gather(costs);
+		hops = hops_of_tree(costs->groups);
+		vectors = in_a_row(costs, h - 1);
 	}
 	return estimate(coll, costs, hops, vectors);
 }
@@ -852,7 +882,7 @@ static struct ko_estimate shares_cost(enum ko_coll coll, const struct ko_costs *
 	if (coll == KO_REDUCE_SCATTER)
 		return estimate(coll, costs, hops, hops / 2);
 	if (coll == KO_REDUCE)
-		passing = hops_of_gather(costs->groups), gathered = vectors_of_gather(costs);
+		passing = hops_of_tree(costs->groups), gathered = in_a_row(costs, h - 1);
 	return estimate(coll, costs, hops + passing, hops / 2 + gathered / h);
 }
 

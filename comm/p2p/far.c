@@ -38,13 +38,6 @@ enum state {
 	LEAVING, /* the sender has said that nothing more comes */
 };
 
-/* The head of a message. */
-struct head {
-	uint64_t n;
-	uint32_t type; /* enum kolo_type */
-	uint32_t over; /* 1: no message; the sender closes the link */
-};
-
 /* A lane has one link after the other. A sender that closes its link says so in the link, and dials
  * again when it has another message. It also dials again if a connection ended before the two were
  * joined. With each dial it says how many links it has joined so far (`joined`). A receiver that
@@ -63,7 +56,13 @@ struct ko_far {
 	uint64_t joined;        /* links that this end has joined */
 	uint64_t over;          /* receiver: links that it has read to their end */
 	int next_conn;          /* receiver: a connection for the next link; -1: none */
-	struct head head;       /* receiver: of a message that is read to its place */
+};
+
+/* The head of a message. */
+struct head {
+	uint64_t n;
+	uint32_t type; /* enum kolo_type */
+	uint32_t over; /* 1: no message; the sender closes the link */
 };
 
 _Static_assert(sizeof(struct head) <= KO_MIN_SLOT, "a short message and its head fit");
@@ -520,12 +519,11 @@ static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	size_t rest = t->bytes - t->moved, len = ko_min_size(rest, end->far->piece);
 	bool begins = t->stage == KO_STAGE_WAITING;
 	struct ko_slot in;
-	bool alone = begins && link->anywhere && t->bytes >= HEAD_ALONE;
-	void *into = begins ? NULL : t->buffer + t->moved;
 	int rc;
 
-	rc = link->ops->peek(link, alone ? &end->far->head : into,
-			     alone ? sizeof(struct head) : len, &in);
+	link->alone = begins && t->bytes >= HEAD_ALONE;
+	rc = link->ops->peek(link, begins ? NULL : t->buffer + t->moved,
+			     begins ? sizeof(struct head) : len, &in);
 	if (rc)
 		return rc;
 	rc = begins ? begin(run, end, t, &in) : go_on(t, &in, len);

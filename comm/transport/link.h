@@ -72,6 +72,9 @@ struct ko_link {
 	/* What it goes through, for people: a card's port, a provider; "": nothing to name */
 	char through[48];
 	bool anywhere; /* that of `ops`, written by ko_link_open */
+	/* Receiver, if `anywhere`: peek reads one slot, of `len` bytes, and not what follows it,
+	 * which has a place of its own */
+	bool alone;
 	/* Changed by lend and take_back: memory lent to this link. Unless `anywhere`, commit takes
 	 * bytes from it (KO_SEND). It may be offered (KO_RECV) */
 	struct ko_lent *lent;

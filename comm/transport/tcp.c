@@ -8,7 +8,6 @@
 #include "comm/transport/tcp.h"
 
 #include "comm/base/error.h"
-#include "comm/plan/plan.h"
 #include "comm/reduce/reduce.h"
 #include "comm/sys/net.h"
 
@@ -410,12 +409,10 @@ static int drain_link(struct ko_link *link)
 
 /* ---- Receiving ------------------------------------------------------------------------------- */
 
-/* Reads bytes from the connection to these places. KO_EAGAIN: there are none now. */
-static int read_some(struct tcp_link *t, struct iovec *to, size_t count, size_t *got)
+/* Reads bytes from the connection. KO_EAGAIN: there are none now. */
+static int read_some(struct tcp_link *t, void *to, size_t room, size_t *got)
 {
-	struct msghdr message = { .msg_iov = to, .msg_iovlen = count };
-	ssize_t n = count == 1 ? recv(t->fd, to->iov_base, to->iov_len, MSG_DONTWAIT)
-			       : recvmsg(t->fd, &message, MSG_DONTWAIT);
+	ssize_t n = recv(t->fd, to, room, MSG_DONTWAIT);
 
 	*got = n > 0 ? (size_t)n : 0;
 	if (n > 0)
@@ -448,26 +445,13 @@ static char *next_byte(const struct tcp_link *t, struct tcp_head *head)
 					: t->place + (t->moved - sizeof(*head));
 }
 
-/* Reads a head and, behind it, the bytes for the caller's place. What is no slot of `into_len`
- * bytes moves to t->ahead. *n: bytes of the slot that have come. */
-static int read_into(struct tcp_link *t, struct tcp_head *head, void *into, size_t into_len,
-		     size_t *n)
+/* How many bytes to read ahead: of a slot that is to come alone, its own and the next one's head.
+ */
+static size_t bytes_ahead(const struct tcp_link *t, size_t need, size_t into_len)
 {
-	size_t need = sizeof(*head) - t->moved, first = ko_min_size(into_len, t->ahead_len), got;
-	struct iovec to[2] = { { (char *)head + t->moved, need }, { into, first } };
-	int rc = read_some(t, to, 2, &got);
+	size_t own = need + into_len + sizeof(struct tcp_head);
 
-	*n = ko_min_size(got, need);
-	got -= *n;
-	if (got && head->len == into_len) {
-		choose_place(t, head, into, into_len);
-		*n += got;
-	} else if (got) {
-		memcpy(t->ahead, into, got);
-		t->from = 0;
-		t->to = got;
-	}
-	return rc;
+	return t->link.alone && own < t->ahead_len ? own : t->ahead_len;
 }
 
 /* Fills the next slot, or the caller's place for it. KO_EAGAIN: not all of it has come, or it has
@@ -479,26 +463,23 @@ static int fill_slot(struct tcp_link *t, void *into, size_t into_len)
 	size_t need;
 
 	while (rc == 0 && (need = lacks(t, head)) > 0) {
-		size_t n = ko_min_size(t->to - t->from, need), had = t->moved;
+		size_t n = t->to - t->from < need ? t->to - t->from : need;
 
-		if (had == sizeof(*head) && !t->place)
+		if (t->moved == sizeof(*head) && !t->place)
 			choose_place(t, head, into, into_len);
-		if (had >= sizeof(*head) && !t->place)
+		if (t->moved >= sizeof(*head) && !t->place)
 			return KO_EAGAIN;
 		if (n) {
 			memcpy(next_byte(t, head), t->ahead + t->from, n);
 			t->from += n;
 		} else if (need >= DIRECT) {
-			rc = read_some(t, &(struct iovec){ next_byte(t, head), need }, 1, &n);
-		} else if (had < sizeof(*head) && into && t->filled == t->released) {
-			rc = read_into(t, head, into, into_len, &n);
+			rc = read_some(t, next_byte(t, head), need, &n);
 		} else {
 			t->from = 0;
-			rc = read_some(t, &(struct iovec){ t->ahead, t->ahead_len }, 1, &t->to);
+			rc = read_some(t, t->ahead, bytes_ahead(t, need, into_len), &t->to);
 		}
 		t->moved += n;
-		if (had < sizeof(*head) && t->moved >= sizeof(*head) &&
-		    head->number != (uint32_t)t->filled)
+		if (n && t->moved == sizeof(*head) && head->number != (uint32_t)t->filled)
 			rc = break_link(t, "receiving",
 					"what came is no slot, or not the next one");
 	}

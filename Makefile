@@ -25,6 +25,7 @@ ifeq ($(origin CC),default)
 CC      := gcc
 endif
 OBJCOPY ?= objcopy
+# Sanitizers make compiling slow; -O1 takes some of it back.
 CFLAGS  ?= $(if $(SAN),-O1,-O2) -g
 PREFIX  ?= /usr/local
 DESTDIR ?=

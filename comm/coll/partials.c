@@ -53,13 +53,13 @@ static double hops_of(double n)
 	return n > 0 ? 1 + (n - 1) / 4 : 0;
 }
 
-/* How many messages of a leader, from or to `n` others, take as long as these, if bytes count. */
+/* If bytes count, messages of a leader from or to `n` others take as long as so many in a row. */
 static double in_a_row(const struct ko_costs *costs, double n)
 {
 	return costs->by_processors && n > 1 ? (1 + n) / 2 : n;
 }
 
-/* Of a tree in which leaders have up to RADIX - 1 others on each level. */
+/* Hops of a tree in which leaders have up to RADIX - 1 others on each level. */
 static double hops_of_tree(int64_t groups)
 {
 	double hops = 0;

@@ -445,8 +445,7 @@ static char *next_byte(const struct tcp_link *t, struct tcp_head *head)
 					: t->place + (t->moved - sizeof(*head));
 }
 
-/* How many bytes to read ahead: of a slot that is to come alone, its own and the next one's head.
- */
+/* Bytes to read ahead: of a slot that is to come alone, its own and the next one's head. */
 static size_t bytes_ahead(const struct tcp_link *t, size_t need, size_t into_len)
 {
 	size_t own = need + into_len + sizeof(struct tcp_head);

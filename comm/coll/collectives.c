@@ -100,7 +100,9 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 	run->algorithm = first_for(run, bytes);
 	choose_tried(run, bytes);
 	run->in_place = in_place(call, run);
-	run->written = run->algorithm == KO_RING ? written_bytes(call, run) : 0;
+	run->written = 0;
+	if (run->algorithm == KO_RING || run->algorithm == KO_GRID)
+		run->written = written_bytes(call, run);
 	ko_learn_find(run);
 }
 

@@ -7,6 +7,7 @@
  * to root; or a broadcast's go the other way about. */
 #include "comm/coll/grid.h"
 
+#include "comm/core/learn.h"
 #include "comm/rings/moves.h"
 #include "comm/rings/rails.h"
 #include "comm/rings/tracks.h"
@@ -142,17 +143,24 @@ static int last_step(const struct place *p)
 	}
 }
 
-/* A round's slot of the group has pieces of these groups' blocks. */
-static int first_group(const struct grid *g)
+/* A round's slot of the group has pieces of this many groups' blocks. */
+static int pieces_here(const struct grid *g)
 {
-	return g->group.slot * g->pieces;
+	int left = g->shape->ngroups - g->group.slot * g->pieces;
+
+	return left < g->pieces ? left : g->pieces;
 }
 
-static int end_group(const struct grid *g)
+/* The group of the block that piece number k of the slot is of. What the rail needs first is ready
+ * first, and what comes first along it goes on while it is in cache: blocks go in the rail's order
+ * (step_at). */
+static int group_of(const struct grid *g, int k)
 {
-	int end = first_group(g) + g->pieces;
+	int number = g->group.slot * g->pieces + k;
 
-	return end < g->shape->ngroups ? end : g->shape->ngroups;
+	if (g->rail.stages[0] == CHAIN)
+		return number;
+	return ko_shape_wrap(g->rail.me - (stage_of(&g->group) == ADD) - number, g->rail.n);
 }
 
 static void add_part(struct ko_part *parts, struct ko_step *s, const void *own, void *keep,
@@ -172,10 +180,12 @@ static void add_in_group(struct grid *g, struct ko_step *s)
 	s->fill = g->run->red.first;
 	s->combine = g->run->red.combine;
 	s->stays = true;
-	for (int k = first_group(g); k < end_group(g); k++) {
-		struct ko_piece q = piece_of(g, k, p->me - p->step, round);
+	s->read_next = true;
+	for (int k = 0; k < pieces_here(g); k++) {
+		int group = group_of(g, k);
+		struct ko_piece q = piece_of(g, group, p->me - p->step, round);
 
-		add_part(g->parts, s, in_src(g, q), last ? sum_at(g, round, k) : NULL, q);
+		add_part(g->parts, s, in_src(g, q), last ? sum_at(g, round, group) : NULL, q);
 	}
 }
 
@@ -193,6 +203,7 @@ static void add_on_rail(struct grid *g, struct ko_step *s)
 	s->combine = g->add;
 	s->finish = last && s->in ? g->run->red.finish : NULL;
 	s->stays = last;
+	s->read_next = passes;
 	add_part(&g->part, s, sum_at(g, round, from), last ? result_at(g, round, p->me, q) : NULL,
 		 q);
 }
@@ -220,6 +231,7 @@ static void begin_pass(const struct grid *g, const struct place *p, struct ko_st
 	s->out = !is_last(p);
 	s->fill = g->run->copy;
 	s->stays = true;
+	s->read_next = p == &g->rail;
 }
 
 static void pass_part(const struct grid *g, struct ko_part *parts, struct ko_step *s,
@@ -234,8 +246,9 @@ static void pass_part(const struct grid *g, struct ko_part *parts, struct ko_ste
 static void chain_in_group(struct grid *g, struct ko_step *s)
 {
 	begin_pass(g, &g->group, s);
-	for (int k = first_group(g); k < end_group(g); k++)
-		pass_part(g, g->parts, s, piece_of(g, k, g->group.step, round_of(&g->group)));
+	for (int k = 0; k < pieces_here(g); k++)
+		pass_part(g, g->parts, s,
+			  piece_of(g, group_of(g, k), g->group.step, round_of(&g->group)));
 }
 
 static void chain_on_rail(struct grid *g, struct ko_step *s)
@@ -257,6 +270,7 @@ static void pass(const struct grid *g, const struct place *p, struct ko_step *s)
 	s->out = stage_of(p) == SPREAD ? p->step < p->n - 1 : p->me != p->root;
 	s->fill = g->run->copy;
 	s->stays = coll_of(g) != KO_REDUCE;
+	s->read_next = p == &g->rail;
 }
 
 static void pass_in_group(struct grid *g, struct ko_step *s)
@@ -265,11 +279,12 @@ static void pass_in_group(struct grid *g, struct ko_step *s)
 	size_t round = round_of(p);
 
 	pass(g, p, s);
-	for (int k = first_group(g); k < end_group(g); k++) {
-		struct ko_piece q = piece_of(g, k, p->me - p->step, round);
+	for (int k = 0; k < pieces_here(g); k++) {
+		int group = group_of(g, k);
+		struct ko_piece q = piece_of(g, group, p->me - p->step, round);
 
 		if (!s->in)
-			add_part(g->parts, s, result_at(g, round, k, q), NULL, q);
+			add_part(g->parts, s, result_at(g, round, group, q), NULL, q);
 		else
 			add_part(g->parts, s, NULL,
 				 stage_of(p) == SPREAD || g->is_root ? in_dst(g, q) : NULL, q);
@@ -324,8 +339,8 @@ static bool may_go_in_group(const struct grid *g)
 		return p->step < p->n || g->freed + KO_RAILS_DEPTH > round;
 	if (stage_of(p) == CHAIN)
 		return true;
-	for (int k = first_group(g); p->step == 0 && k < end_group(g); k++)
-		if (!has_come(g, round, k))
+	for (int k = 0; p->step == 0 && k < pieces_here(g); k++)
+		if (!has_come(g, round, group_of(g, k)))
 			return false;
 	return true;
 }
@@ -334,8 +349,8 @@ static bool may_go_on_rail(const struct grid *g)
 {
 	const struct place *p = &g->rail;
 	bool chain = stage_of(p) == CHAIN, adds = g->group.stages[0] == ADD;
-	int group = chain ? p->step : ko_shape_wrap(p->me - p->step, p->n);
-	size_t slot = round_of(p) * (size_t)g->group.slots + (size_t)(group / g->pieces);
+	int number = chain ? p->step : p->step - 1; /* in the order of group_of */
+	size_t slot = round_of(p) * (size_t)g->group.slots + (size_t)(number / g->pieces);
 
 	if (chain && !adds) /* of a broadcast; root has everything */
 		return !is_first(p) || g->is_root ||
@@ -521,6 +536,7 @@ static int grid(struct ko_run *run, const void *src, void *dst)
 	g.room = (struct ko_grid_room){ r->sums, r->piece, r->piece, 1, r->group_slot };
 	if (coll_of(&g) == KO_ALL_REDUCE)
 		g.room.sums = NULL;
+	ko_learn_stores(run);
 	rc = begin(&g);
 	if (rc == 0)
 		rc = ko_tracks_do(run, g.tracks, 2);

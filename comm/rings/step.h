@@ -24,6 +24,7 @@ struct ko_step {
 	ko_combine_fn *combine;
 	ko_fill_fn *finish; /* is then made of the result; NULL: nothing */
 	bool stays;         /* own and keep do not change until the run is drained */
+	bool read_next;     /* this rank soon reads what it keeps: it had better be in cache */
 	const struct ko_part *parts;
 	int nparts;
 };
@@ -84,12 +85,19 @@ static inline void *ko_step_taken(const struct ko_run *run, const struct ko_edge
 		       : NULL;
 }
 
+static inline enum ko_stores ko_step_stores(const struct ko_run *run, const struct ko_step *s)
+{
+	return s->read_next ? KO_ORDINARY : run->stores;
+}
+
 /* Writes the results into the slot out, or to where they are kept. */
 static inline void ko_step_compute(const struct ko_run *run, const struct ko_edges *e,
 				   const struct ko_step *s, const void *taken, const char *in,
 				   char *out)
 {
-	enum ko_stores stores = !s->out ? run->stores : taken ? KO_ORDINARY : e->to->stores;
+	enum ko_stores stores = !s->out ? ko_step_stores(run, s)
+				: taken ? KO_ORDINARY
+					: e->to->stores;
 
 	for (int k = 0; k < s->nparts; k++) {
 		const struct ko_part *p = &s->parts[k];
@@ -114,7 +122,7 @@ static inline void ko_step_keep(const struct ko_run *run, const struct ko_step *
 		const struct ko_part *p = &s->parts[k];
 
 		if (p->keep)
-			ko_step_fill(run, run->stores, run->copy, p->keep, from, p->n);
+			ko_step_fill(run, ko_step_stores(run, s), run->copy, p->keep, from, p->n);
 		from += p->n * run->size;
 	}
 }

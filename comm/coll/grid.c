@@ -727,15 +727,17 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 			       bool windows)
 {
-	double n = nranks, hops = (double)(costs->groups - 1 + costs->rails - 1);
-	double phases = coll == KO_ALL_REDUCE ? 2 : 1, rails = (double)costs->rails;
+	double n = nranks, groups = (double)costs->groups, rails = (double)costs->rails;
+	double on_rail = (groups - 1) * costs->rail_hop_ns;
+	double in_group = (rails - 1) * costs->group_hop_ns;
+	double phases = coll == KO_ALL_REDUCE ? 2 : 1;
 
 	(void)windows;
 	if (ko_coll_has_root((int)coll))
-		return (struct ko_estimate){ (hops + rails - 1) * costs->hop_ns,
-					     2 * (((double)costs->groups - 1) / rails + rails - 1) /
+		return (struct ko_estimate){ on_rail + 2 * in_group,
+					     2 * ((groups - 1) / rails + rails - 1) /
 						     costs->bytes_per_ns };
-	return (struct ko_estimate){ phases * hops * costs->hop_ns,
+	return (struct ko_estimate){ phases * (on_rail + in_group),
 				     phases * 2 * (n - 1) / n / costs->bytes_per_ns };
 }
 

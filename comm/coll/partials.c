@@ -86,7 +86,7 @@ static double wide_end(const struct ko_costs *costs)
 	double vectors = vectors_of_spread(costs) - log2_up(costs->groups);
 
 	if (vectors > 0)
-		return hops * costs->hop_ns * costs->bytes_per_ns / 2 / vectors;
+		return hops * costs->rail_hop_ns * costs->bytes_per_ns / 2 / vectors;
 	return hops >= 0 ? 1e18 : 0;
 }
 
@@ -802,11 +802,15 @@ uint64_t ko_partials_room(const struct kolo_comm *c)
  * same time. */
 static double chain_begin(const struct ko_costs *costs, int nranks)
 {
-	double more = log2_up(costs->groups) + (double)costs->rails - 2; /* vectors in a row */
-	double hops = nranks - 1 - log2_up(costs->groups) - hops_of((double)costs->rails - 1);
+	double others = (double)costs->rails - 1;
+	double more = log2_up(costs->groups) + others - 1; /* vectors in a row */
+	double hops_ns = (nranks - 1) * costs->hop_ns -
+			 log2_up(costs->groups) * costs->rail_hop_ns -
+			 hops_of(others) * costs->group_hop_ns;
 	double slots = (nranks - 2) * (double)costs->slot_bytes;
+	double bytes = hops_ns * costs->bytes_per_ns / 2 + slots; /* that the chain takes longer */
 
-	return more > 0 ? (hops * costs->hop_ns * costs->bytes_per_ns / 2 + slots) / more : 1e18;
+	return more <= 0 ? 1e18 : bytes > 0 ? bytes / more : 0;
 }
 
 static uint64_t partials_end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
@@ -841,16 +845,17 @@ static uint64_t shares_end(enum ko_coll coll, const struct ko_costs *costs, int 
 	return costs->leaders_room / (uint64_t)(costs->rails + 2) + 1;
 }
 
-/* With these steps between leaders, and those into groups and out of them. */
+/* With these hops and vectors between leaders, and those into groups and out of them. */
 static struct ko_estimate estimate(enum ko_coll coll, const struct ko_costs *costs, double hops,
 				   double vectors)
 {
 	double others = (double)costs->rails - 1;
 	double ways = coll == KO_REDUCE || coll == KO_BROADCAST ? 1 : 2;
 
-	hops += ways * hops_of(others);
 	vectors += ways * others;
-	return (struct ko_estimate){ hops * costs->hop_ns, 2 * vectors / costs->bytes_per_ns };
+	return (struct ko_estimate){ hops * costs->rail_hop_ns +
+					     ways * hops_of(others) * costs->group_hop_ns,
+				     2 * vectors / costs->bytes_per_ns };
 }
 
 static struct ko_estimate partials_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,

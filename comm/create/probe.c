@@ -15,6 +15,7 @@
 #include "comm/rings/bruck.h"
 #include "comm/rings/moves.h"
 #include "comm/rings/rails.h"
+#include "comm/rings/step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,19 +24,41 @@ enum {
 	PROBE_SLOTS = 8,
 	PROBE_BYTES = 64 << 10, /* at most, of a slot */
 	NEAR_MESSAGE = 2 << 10, /* bytes */
-	FAR_MESSAGE = 32 << 10, /* between hosts, where fewer can't be told from none */
+	FAR_MESSAGE = 64 << 10, /* between hosts, where fewer can't be told from none */
 	REPEATS = 3,            /* the best counts: the first one warms up */
+	FAR_REPEATS = 8,        /* between hosts, where more disturbs */
 	READS = 4,              /* the best counts */
 	LAPS = 16,              /* steps round the ring, or turns, in a repeat */
-	MANY_RANKS = 64,        /* more ranks have a quarter of the laps, and measure stores once */
+	MANY_RANKS =
+		64, /* more ranks have a quarter of the laps, REPEATS, and measure stores once */
 };
 
-/* A step round the ring: each rank sends `len` bytes to its next. */
+/* A step round a ring of links: each rank sends `len` bytes to its next. */
+static int step_along(struct ko_run *run, const struct ko_edges *ring, char *buffer, size_t len)
+{
+	const struct ko_part out = { buffer, NULL, len, 0 }, in = { NULL, buffer, len, 0 };
+	struct ko_step s = { .out = true, .fill = run->copy, .stays = true, .nparts = 1 };
+	int rc;
+
+	s.parts = &out;
+	rc = ko_do_step(run, ring, &s);
+	s = (struct ko_step){ .in = true, .parts = &in, .nparts = 1 };
+	return rc < 0 ? rc : ko_do_step(run, ring, &s);
+}
+
 static int take_step(struct ko_run *run, char *buffer, size_t len)
 {
-	int rc = ko_send(run, run->copy, buffer, NULL, len);
+	return step_along(run, &run->comm->edges, buffer, len);
+}
 
-	return rc < 0 ? rc : ko_keep(run, buffer, len);
+static int take_step_in_group(struct ko_run *run, char *buffer, size_t len)
+{
+	return step_along(run, &run->comm->rails->group, buffer, len);
+}
+
+static int take_step_on_rail(struct ko_run *run, char *buffer, size_t len)
+{
+	return step_along(run, &run->comm->rails->rail, buffer, len);
 }
 
 /* A message of rank 0 goes once round the ring. A rank that has it knows that all ranks before it
@@ -85,14 +108,35 @@ static int measure_once(struct ko_run *run, int (*take)(struct ko_run *, char *,
 	return rc;
 }
 
+static int repeats(const struct kolo_comm *c)
+{
+	return c->spread && c->nranks <= MANY_RANKS ? FAR_REPEATS : REPEATS;
+}
+
 static int measure(struct ko_run *run, int (*take)(struct ko_run *, char *, size_t), char *buffer,
 		   size_t len, double *ns)
 {
 	int rc = 0;
 
 	*ns = 0;
-	for (int k = 0; rc == 0 && k < REPEATS; k++)
+	for (int k = 0; rc == 0 && k < repeats(run->comm); k++)
 		rc = measure_once(run, take, buffer, len, ns);
+	return rc;
+}
+
+/* Measures hops of all groups at the same time, then of the leaders along their rail. What other
+ * ranks do next waits for these. */
+static int measure_levels(struct ko_run *run, char *buffer, struct ko_costs *costs)
+{
+	const struct kolo_comm *c = run->comm;
+	size_t small = sizeof(uint64_t);
+	bool leads = ko_shape_rail(&c->shape, c->rank) == 0;
+	int rc = 0;
+
+	if (c->shape.size > 1)
+		rc = measure(run, take_step_in_group, buffer, small, &costs->group_hop_ns);
+	if (rc == 0 && c->shape.ngroups > 1 && leads)
+		rc = measure(run, take_step_on_rail, buffer, small, &costs->rail_hop_ns);
 	return rc;
 }
 
@@ -107,13 +151,15 @@ static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko
 	int rc = 0;
 
 	costs->hop_ns = 0;
-	for (int k = 0; rc == 0 && k < REPEATS; k++) {
+	for (int k = 0; rc == 0 && k < repeats(run->comm); k++) {
 		rc = measure_once(run, take_step, buffer, small, &costs->hop_ns);
 		if (rc == 0)
 			rc = measure_once(run, take_step, buffer, large, &large_ns);
 	}
 	if (rc == 0 && !run->comm->spread)
 		rc = measure(run, take_turn, buffer, small, &costs->turn_ns);
+	if (rc == 0 && run->comm->rails)
+		rc = measure_levels(run, buffer, costs);
 	least = costs->hop_ns / 32; /* no bytes are for nothing, whatever was disturbed */
 	more = large_ns - costs->hop_ns;
 	costs->bytes_per_ns = 2 * (double)large / (more > least ? more : least);
@@ -308,10 +354,13 @@ static int agree(struct ko_run *run, const struct ko_costs *costs)
 
 _Static_assert(sizeof(struct ko_agreed) <= KO_MIN_SLOT, "it fits into a slot");
 
-/* Sets the link's counts to 0: from now on they count the user's bytes. */
-static void forget(struct ko_link *link)
+/* Sets the links' counts to 0: from now on they count the user's bytes. */
+static void forget(struct ko_edges *e)
 {
-	link->bytes = link->slots = 0;
+	if (e->to)
+		e->to->bytes = e->to->slots = 0;
+	if (e->from)
+		e->from->bytes = e->from->slots = 0;
 }
 
 static int measure_all(struct ko_run *run)
@@ -364,7 +413,10 @@ int ko_probe(struct kolo_comm *c, const struct kolo_comm *like)
 	if (c->nranks == 1)
 		return 0;
 	rc = like ? take_over(&run, like) : measure_all(&run);
-	forget(c->edges.to);
-	forget(c->edges.from);
+	forget(&c->edges);
+	if (c->rails) {
+		forget(&c->rails->group);
+		forget(&c->rails->rail);
+	}
 	return rc;
 }

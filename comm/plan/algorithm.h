@@ -43,7 +43,10 @@ static inline enum ko_algorithm ko_algorithm_rest(enum ko_coll coll, enum ko_sum
 
 /* What was measured when the communicator was made. Times are in ns, rates in bytes per ns. */
 struct ko_costs {
-	double hop_ns;  /* of a small message from a rank to its next */
+	double hop_ns; /* of a small message from a rank to its next */
+	/* The same in all groups of the shape at a time, and of leaders alone from one group to
+	 * the next. 0: there is nobody */
+	double group_hop_ns, rail_hop_ns;
 	double turn_ns; /* of a turn on the board, in which every rank gives a small message */
 	/* Of a message of some KiB that one rank writes and the next reads: the mean of the
 	 * edges */

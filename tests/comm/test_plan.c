@@ -823,6 +823,8 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 {
 	enum { GROUPS = 8, RAILS = 2, N = GROUPS * RAILS };
 	struct ko_costs costs = { .hop_ns = 1000,
+				  .group_hop_ns = 1000,
+				  .rail_hop_ns = 1000,
 				  .bytes_per_ns = 1,
 				  .group = 1,
 				  .groups = GROUPS,
@@ -857,6 +859,9 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 	CHECK(t.any[KO_GRID][KO_BROADCAST].end == 0 && t.any[KO_GRID][KO_REDUCE].end > 0);
 	/* 8 and 5 hops; 1.875 and 10 crossings */
 	CHECK(t.led_end == 370 && t.parts_end == 0);
+	costs.group_hop_ns = 100; /* 3 hops between leaders and 2 in groups, or 7 and 1 */
+	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
+	CHECK(t.any[KO_SHARES][KO_REDUCE_SCATTER].end == 761); /* 3900 / (7 - 1.875) */
 	ko_algorithm_decide(ko_algorithm_table, "partials", &costs, N, KO_SUMS_GRID, &t);
 	CHECK(t.led_end == 0);
 	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == costs.leaders_room / GROUPS + 1);

@@ -18,8 +18,9 @@ const struct ko_algorithm_ops *const ko_algorithm_table[KO_NALGORITHMS] = {
 	[KO_RING] = &ko_ring_ops,         [KO_BOARD] = &ko_board_ops,
 	[KO_SLICES] = &ko_slices_ops,     [KO_EXCHANGE] = &ko_exchange_ops,
 	[KO_DOUBLING] = &ko_doubling_ops, [KO_PARTIALS] = &ko_partials_ops,
-	[KO_SHARES] = &ko_shares_ops,     [KO_DIRECT] = &ko_direct_ops,
-	[KO_PAIRWISE] = &ko_pairwise_ops, [KO_GRID] = &ko_grid_ops,
+	[KO_CENTER] = &ko_center_ops,     [KO_SHARES] = &ko_shares_ops,
+	[KO_DIRECT] = &ko_direct_ops,     [KO_PAIRWISE] = &ko_pairwise_ops,
+	[KO_GRID] = &ko_grid_ops,
 };
 
 int ko_algorithm_find(const char *name, const struct ko_algorithm_ops **out)

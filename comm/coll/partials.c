@@ -1,5 +1,5 @@
-/* The algorithms "partials" (ko_partials_ops) and "shares" (ko_shares_ops): into groups, between
- * leaders, and out of groups.
+/* The algorithms "partials" (ko_partials_ops), "center" (ko_center_ops) and "shares"
+ * (ko_shares_ops): into groups, between leaders, and out of groups.
  *
  * Elements are in the order of *places*: groups, and numbers in them. If groups are of successive
  * ranks, this is the vector's own order. */
@@ -11,23 +11,28 @@
 enum {
 	RADIX = 8,
 	TOGETHER = 16 << 10, /* bytes of sums that root's leader gets at a time, if not only one */
+	AHEAD = 60 << 10,    /* bytes that TCP takes in before they are read, as systems are set */
 };
+
+enum kind { PARTIALS, CENTER, SHARES };
 
 /* An operation under way. */
 struct partials {
 	struct ko_run *run;
 	struct ko_leaders l;
 	struct ko_plan plan; /* a reduce has a block for each rank, too */
-	size_t shares;       /* of a group's elements, at most; 0: leaders exchange whole sums */
-	ko_combine_fn *add;  /* of sums */
-	size_t *firsts;      /* the first element of each group, by place; NULL: see first_of */
-	char *sum;           /* of the group, by place */
-	char *sums;          /* whole ones of this group and those after it, or shares */
+	enum kind kind;
+	size_t shares;      /* of a group's elements, at most; 0: leaders exchange whole sums */
+	ko_combine_fn *add; /* of sums */
+	size_t *firsts;     /* the first element of each group, by place; NULL: see first_of */
+	char *sum;          /* of the group, by place */
+	char *sums;         /* whole ones of this group and those after it, or shares */
 	/* of the group's other ranks, by number, until they are added; then shares, as they come.
 	 * What is after `sum` may be at the same place */
 	char *values;
 	const char *own; /* the leader's own values, of a reduction */
 	int radix;       /* of the tree to root's leader, or from it */
+	int spreads;     /* the radix of that from it */
 };
 
 static enum ko_coll coll_of(const struct partials *p)
@@ -59,6 +64,12 @@ static double in_a_row(const struct ko_costs *costs, double n)
 	return costs->by_processors && n > 1 ? (1 + n) / 2 : n;
 }
 
+/* The time of so many bytes that one leader gets or sends while the others wait. */
+static double lone(const struct ko_costs *costs, double bytes)
+{
+	return 2 * bytes / costs->lone_bytes_per_ns;
+}
+
 /* Hops of a tree in which leaders have up to RADIX - 1 others on each level. */
 static double hops_of_tree(int64_t groups)
 {
@@ -79,15 +90,16 @@ static double vectors_of_spread(const struct ko_costs *costs)
 	return vectors;
 }
 
-/* Bytes from which on a vector is faster in a binomial tree. */
+/* Bytes from which on a vector is faster in a binomial tree: one that does not fit into the
+ * connection waits for each of the receivers by itself. */
 static double wide_end(const struct ko_costs *costs)
 {
-	double hops = log2_up(costs->groups) - hops_of_tree(costs->groups);
-	double vectors = vectors_of_spread(costs) - log2_up(costs->groups);
+	double levels = log2_up(costs->groups), hops = levels - hops_of_tree(costs->groups);
+	double more = lone(costs, vectors_of_spread(costs)) - 2 * levels / costs->bytes_per_ns;
 
-	if (vectors > 0)
-		return hops * costs->rail_hop_ns * costs->bytes_per_ns / 2 / vectors;
-	return hops >= 0 ? 1e18 : 0;
+	if (hops < 0)
+		return 0;
+	return more * AHEAD > hops * costs->rail_hop_ns ? hops * costs->rail_hop_ns / more : AHEAD;
 }
 
 /* ---- Where elements are ---------------------------------------------------------------------- */
@@ -161,16 +173,17 @@ static char *bytes_at(const struct partials *p, char *base, size_t element)
 	return base + element * p->run->size;
 }
 
-static struct partials describe(struct ko_run *run, bool shares)
+static struct partials describe(struct ko_run *run, enum kind kind)
 {
 	struct kolo_comm *c = run->comm;
-	struct partials p = { .run = run, .l = ko_leaders_make(run, &c->shape, 0), .radix = RADIX };
+	struct partials p = {
+		.run = run, .l = ko_leaders_make(run, &c->shape, 0), .kind = kind, .radix = RADIX
+	};
 	size_t bytes = run->plan.count * run->size;
 	char *at = uses_rails(c) ? c->rails->sums : c->scratch;
 
 	p.plan = ko_plan_in_blocks(&run->plan, coll_of(&p), c->nranks);
-	if (coll_of(&p) == KO_BROADCAST && (double)bytes >= wide_end(&c->agreed.costs))
-		p.radix = 2;
+	p.spreads = (double)bytes < wide_end(&c->agreed.costs) ? RADIX : 2;
 	if (!is_in_order(&c->shape)) {
 		find_firsts(&p, (size_t *)(void *)at);
 		at += ((size_t)p.l.ngroups + 1) * sizeof(size_t);
@@ -180,7 +193,7 @@ static struct partials describe(struct ko_run *run, bool shares)
 	if (coll_of(&p) == KO_ALL_TO_ALL) {
 		p.shares = (size_t)p.l.size * (size_t)p.l.size * p.plan.block;
 		p.sums = at;
-	} else if (shares) {
+	} else if (kind == SHARES) {
 		p.shares = (size_t)p.l.size * p.plan.block;
 		p.sum = at;
 		p.sums = p.sum + bytes;
@@ -428,13 +441,19 @@ static int end_of_message(const struct partials *p, int first)
 /* Root's leader gets all entries. */
 static int gather(struct partials *p, char *entries)
 {
-	int has = count_gathered(p), rc;
+	int has = count_gathered(p), rc = 0;
+	size_t from = 1;
 
-	for (int k = 1, end; k < has; k = end) {
+	for (int k = 1, end; rc == 0 && k < has; k = end) {
 		end = end_of_message(p, k) < has ? end_of_message(p, k) : has;
 		add_entries(p, p->l.group + k, false, entries, k, end);
+		if ((entry(p, end) - entry(p, (int)from)) * p->run->size <= TOGETHER)
+			continue;
+		rc = ko_leaders_do(&p->l);
+		from = (size_t)end;
 	}
-	rc = ko_leaders_do(&p->l);
+	if (rc == 0)
+		rc = ko_leaders_do(&p->l);
 	if (rc < 0 || after_root(p) == 0)
 		return rc;
 	add_entries(p, next_to_root(p), true, entries, 0, has);
@@ -487,20 +506,27 @@ static int add_as_they_come(struct partials *p, void *dst)
 	return 0;
 }
 
-/* Root's leader has dst; all others get it. Who passes it on to most others gets it first. */
+/* Root's leader has dst; all others get it. Who passes it on to most others gets it first. Of a
+ * long one each gets all before the next one, and passes it on meanwhile. */
 static int spread(struct partials *p, char *dst)
 {
-	int has = count_gathered(p), rc = 0;
+	bool by_turns = p->plan.count * p->run->size > TOGETHER;
+	int has, rc = 0;
 
+	p->radix = p->spreads;
+	has = count_gathered(p);
 	if (after_root(p) > 0) {
 		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, next_to_root(p)), false, dst,
 			       p->plan.count);
 		rc = ko_leaders_do(&p->l);
 	}
 	for (int far = level_of(p) / p->radix; rc == 0 && far > 0; far /= p->radix)
-		for (int k = far; k < p->radix * far && k < has; k += far)
+		for (int k = far; rc == 0 && k < p->radix * far && k < has; k += far) {
 			ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group + k), true, dst,
 				       p->plan.count);
+			if (by_turns)
+				rc = ko_leaders_do(&p->l);
+		}
 	return rc < 0 ? rc : ko_leaders_do(&p->l);
 }
 
@@ -555,6 +581,19 @@ static int scatter(struct partials *p, const char *results, void *dst)
 
 /* ---- The collectives ------------------------------------------------------------------------- */
 
+/* One leader has the result, and sends it to the others. As nobody is root, it is that of the last
+ * group. */
+static int reduce_at_center(struct partials *p, void *dst)
+{
+	int rc;
+
+	add_group(p);
+	rc = gather(p, p->sums);
+	if (rc == 0 && after_root(p) == 0)
+		place_sums(p, dst);
+	return rc < 0 ? rc : spread(p, dst);
+}
+
 /* The leader of a reduction. Afterwards the entries of all groups are in `values`, or whole sums in
  * `sums`, if it needs them. *own: the sum of its group's elements, for a reduce-scatter. */
 static int reduce_between(struct partials *p, void *dst, char **own)
@@ -586,12 +625,12 @@ static int reduction(struct partials *p, const void *src, void *dst)
 	p->own = src;
 	rc = ko_leaders_collect(&p->l, src, p->values, p->plan.count);
 	if (rc == 0 && leads)
-		rc = reduce_between(p, dst, &own);
+		rc = p->kind == CENTER ? reduce_at_center(p, dst) : reduce_between(p, dst, &own);
 	if (rc < 0)
 		return rc;
 	if (coll_of(p) == KO_REDUCE_SCATTER)
 		return scatter(p, own, dst);
-	if (to_root ? p->shares && run->comm->rank == run->desc.root : leads)
+	if (to_root ? p->shares && run->comm->rank == run->desc.root : leads && p->kind != CENTER)
 		place_sums(p, dst);
 	return to_root ? 0 : ko_leaders_hand_out(&p->l, dst, p->plan.count);
 }
@@ -663,9 +702,9 @@ static int all_to_all(struct partials *p, const void *src, void *dst)
 	return rc < 0 ? rc : scatter(p, p->values, dst);
 }
 
-static int begin(struct ko_run *run, bool shares, const void *src, void *dst)
+static int begin(struct ko_run *run, enum kind kind, const void *src, void *dst)
 {
-	struct partials p = describe(run, shares);
+	struct partials p = describe(run, kind);
 	int rc;
 
 	if (p.plan.count == 0)
@@ -685,12 +724,17 @@ static int begin(struct ko_run *run, bool shares, const void *src, void *dst)
 
 static int partials(struct ko_run *run, const void *src, void *dst)
 {
-	return begin(run, false, src, dst);
+	return begin(run, PARTIALS, src, dst);
+}
+
+static int center(struct ko_run *run, const void *src, void *dst)
+{
+	return begin(run, CENTER, src, dst);
 }
 
 static int shares(struct ko_run *run, const void *src, void *dst)
 {
-	return begin(run, true, src, dst);
+	return begin(run, SHARES, src, dst);
 }
 
 /* ---- Formulas -------------------------------------------------------------------------------- */
@@ -712,28 +756,34 @@ static void count_gather(const struct partials *p, struct ko_model *m)
 	m->sent += after_root(p) ? entry(p, has) : 0;
 }
 
-static void count_spread(const struct partials *p, struct ko_model *m)
+static void count_spread(struct partials *p, struct ko_model *m)
 {
-	int has = count_gathered(p);
+	int has;
 
+	p->radix = p->spreads;
+	has = count_gathered(p);
 	m->received += after_root(p) ? p->plan.count : 0;
 	for (int k = 1; k < has; k = end_of_message(p, k))
 		m->sent += p->plan.count;
 }
 
 /* What leaders send each other. */
-static void count_between(const struct partials *p, struct ko_model *m)
+static void count_between(struct partials *p, struct ko_model *m)
 {
 	for (int far = 1; p->shares && far < p->l.ngroups; far *= 2) {
 		m->sent += count_of_hop(p, 0, far);
 		m->received += count_of_hop(p, far, far);
 	}
-	if (coll_of(p) == KO_BROADCAST)
+	if (coll_of(p) == KO_BROADCAST) {
 		count_spread(p, m);
-	else if (coll_of(p) == KO_REDUCE)
+	} else if (p->kind == CENTER) {
 		count_gather(p, m);
-	else if (coll_of(p) != KO_ALL_TO_ALL && (!p->shares || coll_of(p) != KO_REDUCE_SCATTER))
+		count_spread(p, m);
+	} else if (coll_of(p) == KO_REDUCE) {
+		count_gather(p, m);
+	} else if (coll_of(p) != KO_ALL_TO_ALL && (!p->shares || coll_of(p) != KO_REDUCE_SCATTER)) {
 		count_gather_all(p, m);
+	}
 }
 
 /* What a rank gives its leader, and what it gets. */
@@ -751,10 +801,10 @@ static struct ko_model member(const struct partials *p, int number)
 	}
 }
 
-static struct ko_model count(const struct ko_run *run, bool shares)
+static struct ko_model count(const struct ko_run *run, enum kind kind)
 {
 	struct ko_run copy = *run;
-	struct partials p = describe(&copy, shares);
+	struct partials p = describe(&copy, kind);
 	struct ko_model m = { 0 };
 
 	if (!ko_leaders_leads(&p.l))
@@ -770,12 +820,17 @@ static struct ko_model count(const struct ko_run *run, bool shares)
 
 static struct ko_model partials_model(const struct ko_run *run)
 {
-	return count(run, false);
+	return count(run, PARTIALS);
+}
+
+static struct ko_model center_model(const struct ko_run *run)
+{
+	return count(run, CENTER);
 }
 
 static struct ko_model shares_model(const struct ko_run *run)
 {
-	return count(run, true);
+	return count(run, SHARES);
 }
 
 /* ---- When ------------------------------------------------------------------------------------ */
@@ -833,6 +888,15 @@ static uint64_t partials_end(enum ko_coll coll, const struct ko_costs *costs, in
 	return room / (uint64_t)(sums > values ? sums : values) + 1;
 }
 
+/* With two groups partials send as many bytes in fewer hops. */
+static uint64_t center_end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+			   bool windows)
+{
+	return coll == KO_ALL_REDUCE && costs->groups > 2
+		       ? partials_end(coll, costs, nranks, windows)
+		       : 0;
+}
+
 /* Two leaders have nothing to share. */
 static uint64_t shares_end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 			   bool windows)
@@ -845,9 +909,10 @@ static uint64_t shares_end(enum ko_coll coll, const struct ko_costs *costs, int 
 	return costs->leaders_room / (uint64_t)(costs->rails + 2) + 1;
 }
 
-/* With these hops and vectors between leaders, and those into groups and out of them. */
+/* With these hops between leaders, vectors that all of them send at the same time, and vectors of
+ * one alone; and those into groups and out of them. */
 static struct ko_estimate estimate(enum ko_coll coll, const struct ko_costs *costs, double hops,
-				   double vectors)
+				   double vectors, double alone)
 {
 	double others = (double)costs->rails - 1;
 	double ways = coll == KO_REDUCE || coll == KO_BROADCAST ? 1 : 2;
@@ -855,7 +920,7 @@ static struct ko_estimate estimate(enum ko_coll coll, const struct ko_costs *cos
 	vectors += ways * others;
 	return (struct ko_estimate){ hops * costs->rail_hop_ns +
 					     ways * hops_of(others) * costs->group_hop_ns,
-				     2 * vectors / costs->bytes_per_ns };
+				     2 * vectors / costs->bytes_per_ns + lone(costs, alone) };
 }
 
 static struct ko_estimate partials_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
@@ -868,27 +933,36 @@ static struct ko_estimate partials_cost(enum ko_coll coll, const struct ko_costs
 		vectors = hops;
 	if (coll == KO_ALL_GATHER)
 		vectors = (h - 1) / h;
-	if (coll == KO_REDUCE) {
-		hops = hops_of_tree(costs->groups);
-		vectors = in_a_row(costs, h - 1);
-	}
-	return estimate(coll, costs, hops, vectors);
+	if (coll == KO_REDUCE)
+		return estimate(coll, costs, hops_of_tree(costs->groups), 0,
+				in_a_row(costs, h - 1));
+	return estimate(coll, costs, hops, vectors, 0);
+}
+
+static struct ko_estimate center_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+				      bool windows)
+{
+	double gathered = in_a_row(costs, (double)costs->groups - 1);
+
+	(void)nranks, (void)windows;
+	return estimate(coll, costs, 2 * hops_of_tree(costs->groups), 0,
+			gathered + vectors_of_spread(costs));
 }
 
 static struct ko_estimate shares_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 				      bool windows)
 {
-	double h = (double)costs->groups, hops = log2_up(costs->groups), passing = hops;
-	double gathered = h - 1;
+	double h = (double)costs->groups, hops = log2_up(costs->groups);
 
 	(void)nranks, (void)windows;
 	if (coll == KO_ALL_TO_ALL)
-		return estimate(coll, costs, hops, hops / 2 * (double)costs->rails);
+		return estimate(coll, costs, hops, hops / 2 * (double)costs->rails, 0);
 	if (coll == KO_REDUCE_SCATTER)
-		return estimate(coll, costs, hops, hops / 2);
+		return estimate(coll, costs, hops, hops / 2, 0);
 	if (coll == KO_REDUCE)
-		passing = hops_of_tree(costs->groups), gathered = in_a_row(costs, h - 1);
-	return estimate(coll, costs, hops + passing, hops / 2 + gathered / h);
+		return estimate(coll, costs, hops + hops_of_tree(costs->groups), hops / 2,
+				in_a_row(costs, h - 1) / h);
+	return estimate(coll, costs, 2 * hops, hops / 2 + (h - 1) / h, 0);
 }
 
 /* No factors are sent, parts of an all-gather may be uneven, and the room beside the vectors is for
@@ -916,6 +990,18 @@ const struct ko_algorithm_ops ko_partials_ops = {
 	.takes = partials_takes,
 	.run = partials,
 	.model = partials_model,
+};
+
+const struct ko_algorithm_ops ko_center_ops = {
+	.name = "center",
+	.what = "as partials, but one rank adds up all sums, and the result comes from there",
+	.sums = 1 << KO_SUMS_GRID,
+	.reach = KO_ANYWHERE,
+	.end = center_end,
+	.cost = center_cost,
+	.takes = partials_takes,
+	.run = center,
+	.model = center_model,
 };
 
 const struct ko_algorithm_ops ko_shares_ops = {

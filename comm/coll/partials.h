@@ -2,6 +2,8 @@
  * operation between groups takes about log2 of their number of hops.
  * - "partials": leaders exchange whole sums, and each adds up all of them. Also broadcasts, and
  *   all-gathers, in which there is nothing to add.
+ * - "center": one leader gets all sums, adds them up, and sends the result to the others. These are
+ *   fewer bytes in all, but all of them are that leader's.
  * - "shares", for longer vectors: each gets all sums of its own group's elements, adds those up,
  *   and passes on the result. */
 #ifndef COMM_COLL_PARTIALS_H
@@ -9,7 +11,7 @@
 
 #include "comm/core/comm.h"
 
-extern const struct ko_algorithm_ops ko_partials_ops, ko_shares_ops;
+extern const struct ko_algorithm_ops ko_partials_ops, ko_center_ops, ko_shares_ops;
 
 /* Bytes of vectors that a leader can hold; 0: there are no groups, or too many. */
 uint64_t ko_partials_room(const struct kolo_comm *c);

@@ -61,6 +61,18 @@ static int take_step_on_rail(struct ko_run *run, char *buffer, size_t len)
 	return step_along(run, &run->comm->rails->rail, buffer, len);
 }
 
+/* A message of rank 0 goes once along the rail of leaders, as in go_round. */
+static int go_along_rail(struct ko_run *run, char *buffer, size_t len)
+{
+	const struct ko_part part = { NULL, buffer, len, 0 };
+	const struct ko_step pass = {
+		.in = true, .out = true, .stays = true, .parts = &part, .nparts = 1
+	};
+
+	return run->comm->rank == 0 ? take_step_on_rail(run, buffer, len)
+				    : ko_do_step(run, &run->comm->rails->rail, &pass);
+}
+
 /* A message of rank 0 goes once round the ring. A rank that has it knows that all ranks before it
  * have come here, and rank 0 then knows it of all ranks. */
 static int go_round(struct ko_run *run, void *message, size_t len)
@@ -91,14 +103,26 @@ static int take_turn(struct ko_run *run, char *buffer, size_t len)
 	return rc;
 }
 
+typedef int take_fn(struct ko_run *run, char *buffer, size_t len);
+
+static int laps_of(const struct kolo_comm *c)
+{
+	return c->nranks > MANY_RANKS ? LAPS / 4 : LAPS;
+}
+
+static int repeats_of(const struct kolo_comm *c)
+{
+	return c->spread && c->nranks <= MANY_RANKS ? FAR_REPEATS : REPEATS;
+}
+
 /* Measures the time of one step or turn, by several in a row: the last rank to come to a single one
  * would not wait. *best: the shortest so far; 0: none. */
-static int measure_once(struct ko_run *run, int (*take)(struct ko_run *, char *, size_t),
-			char *buffer, size_t len, double *best)
+static int measure_once(struct ko_run *run, take_fn *take, int laps, char *buffer, size_t len,
+			double *best)
 {
-	int laps = run->comm->nranks > MANY_RANKS ? LAPS / 4 : LAPS, rc = 0;
 	int64_t begin = ko_now_ns();
 	double took;
+	int rc = 0;
 
 	for (int i = 0; rc == 0 && i < laps; i++)
 		rc = take(run, buffer, len);
@@ -108,62 +132,87 @@ static int measure_once(struct ko_run *run, int (*take)(struct ko_run *, char *,
 	return rc;
 }
 
-static int repeats(const struct kolo_comm *c)
-{
-	return c->spread && c->nranks <= MANY_RANKS ? FAR_REPEATS : REPEATS;
-}
-
-static int measure(struct ko_run *run, int (*take)(struct ko_run *, char *, size_t), char *buffer,
-		   size_t len, double *ns)
+static int measure(struct ko_run *run, take_fn *take, char *buffer, size_t len, double *ns)
 {
 	int rc = 0;
 
 	*ns = 0;
-	for (int k = 0; rc == 0 && k < repeats(run->comm); k++)
-		rc = measure_once(run, take, buffer, len, ns);
+	for (int k = 0; rc == 0 && k < repeats_of(run->comm); k++)
+		rc = measure_once(run, take, laps_of(run->comm), buffer, len, ns);
 	return rc;
 }
 
-/* Measures hops of all groups at the same time, then of the leaders along their rail. What other
- * ranks do next waits for these. */
-static int measure_levels(struct ko_run *run, char *buffer, struct ko_costs *costs)
+/* Measures a small message, and what more bytes cost: all of them are written, then read. Small and
+ * large messages take turns, so that what disturbs the one disturbs the other. Between hosts there
+ * are half as many large ones: a network may be slow. */
+static int measure_bytes(struct ko_run *run, take_fn *take, int laps, char *buffer, size_t large,
+			 double *small_ns, double *bytes_per_ns)
+{
+	int repeats = repeats_of(run->comm), each = repeats > REPEATS ? 2 : 1, rc = 0;
+	double large_ns = 0, least, more;
+
+	*small_ns = 0;
+	for (int k = 0; rc == 0 && k < repeats; k++) {
+		rc = measure_once(run, take, laps, buffer, sizeof(uint64_t), small_ns);
+		if (rc == 0 && k % each == 0)
+			rc = measure_once(run, take, laps, buffer, large, &large_ns);
+	}
+	least = *small_ns / 32; /* no bytes are for nothing, whatever was disturbed */
+	more = large_ns - *small_ns;
+	*bytes_per_ns = 2 * (double)large / (more > least ? more : least);
+	return rc;
+}
+
+/* Of a message that leaders pass on along their rail, from each to the next. Among many ranks that
+ * would take too long. */
+static int measure_lone(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
+{
+	int groups = run->comm->shape.ngroups, laps = LAPS / groups;
+	double ns;
+	int rc;
+
+	if (run->comm->nranks > MANY_RANKS)
+		return 0;
+	rc = measure_bytes(run, go_along_rail,
+			   laps < 1   ? 1
+			   : laps < 3 ? laps
+				      : 3,
+			   buffer, ko_min_size(len, run->comm->rails->piece), &ns,
+			   &costs->lone_bytes_per_ns);
+	costs->lone_bytes_per_ns *= groups;
+	return rc;
+}
+
+/* Measures hops of all groups at the same time, then of the leaders along the rail of rank 0. What
+ * other ranks do next waits for these. */
+static int measure_levels(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
 	const struct kolo_comm *c = run->comm;
+	bool leads = ko_shape_rail(&c->shape, c->rank) == ko_shape_rail(&c->shape, 0);
 	size_t small = sizeof(uint64_t);
-	bool leads = ko_shape_rail(&c->shape, c->rank) == 0;
 	int rc = 0;
 
+	costs->lone_bytes_per_ns = costs->bytes_per_ns;
 	if (c->shape.size > 1)
 		rc = measure(run, take_step_in_group, buffer, small, &costs->group_hop_ns);
-	if (rc == 0 && c->shape.ngroups > 1 && leads)
-		rc = measure(run, take_step_on_rail, buffer, small, &costs->rail_hop_ns);
-	return rc;
+	if (rc < 0 || c->shape.ngroups == 1 || !leads)
+		return rc;
+	rc = measure(run, take_step_on_rail, buffer, small, &costs->rail_hop_ns);
+	return rc < 0 ? rc : measure_lone(run, buffer, len, costs);
 }
 
-/* Measures a hop, a turn, and what more bytes cost: in a step all of them are written, then read.
- * Small and large messages take turns, so that what disturbs the one disturbs the other. Bytes on
- * the board are taken to cost the same, since times of single messages differ more by chance. */
+/* Measures a hop, a turn, and what bytes cost. Bytes on the board are taken to cost the same, since
+ * times of single messages differ more by chance. */
 static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
-	size_t small = sizeof(uint64_t);
-	size_t large = ko_min_size(len, run->comm->spread ? FAR_MESSAGE : NEAR_MESSAGE);
-	double large_ns = 0, least, more;
-	int rc = 0;
+	const struct kolo_comm *c = run->comm;
+	size_t large = ko_min_size(len, c->spread ? FAR_MESSAGE : NEAR_MESSAGE);
+	int rc = measure_bytes(run, take_step, laps_of(c), buffer, large, &costs->hop_ns,
+			       &costs->bytes_per_ns);
 
-	costs->hop_ns = 0;
-	for (int k = 0; rc == 0 && k < repeats(run->comm); k++) {
-		rc = measure_once(run, take_step, buffer, small, &costs->hop_ns);
-		if (rc == 0)
-			rc = measure_once(run, take_step, buffer, large, &large_ns);
-	}
-	if (rc == 0 && !run->comm->spread)
-		rc = measure(run, take_turn, buffer, small, &costs->turn_ns);
-	if (rc == 0 && run->comm->rails)
-		rc = measure_levels(run, buffer, costs);
-	least = costs->hop_ns / 32; /* no bytes are for nothing, whatever was disturbed */
-	more = large_ns - costs->hop_ns;
-	costs->bytes_per_ns = 2 * (double)large / (more > least ? more : least);
-	return rc;
+	if (rc == 0 && !c->spread)
+		rc = measure(run, take_turn, buffer, sizeof(uint64_t), &costs->turn_ns);
+	return rc == 0 && c->rails ? measure_levels(run, buffer, large, costs) : rc;
 }
 
 /* Measures the rate of slots to next. Every other edge of the ring is used at a time: those from

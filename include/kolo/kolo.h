@@ -291,11 +291,11 @@ struct kolo_comm_attr {
 	 * value counts */
 	const char *transport;
 	/* The name of an algorithm: "ring", "board", "slices", "exchange", "doubling", "partials",
-	 * "shares", "direct", "pairwise" or "grid". All but the ring run wherever they can; other
-	 * operations use what has no limits. "board", "slices" and "direct" need all ranks on one
-	 * host. It must add in the order below: "ring" does in its own alone, "doubling" and
-	 * "pairwise" in the tree's alone, "partials", "shares" and "grid" in the grid's alone.
-	 * NULL: the best for each size. Rank 0's value counts */
+	 * "center", "shares", "direct", "pairwise" or "grid". All but the ring run wherever they
+	 * can; other operations use what has no limits. "board", "slices" and "direct" need all
+	 * ranks on one host. It must add in the order below: "ring" does in its own alone,
+	 * "doubling" and "pairwise" in the tree's alone, "partials", "center", "shares" and "grid"
+	 * in the grid's alone. NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
 	/* Receives lines of the log, with log_arg. It is called on the threads that use this
 	 * communicator, or one split from it, and on the threads of their queues. This ends when
@@ -504,8 +504,8 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
  * - "direct": each rank reads and writes the other ranks' buffers in place. In memory that is not
  *   from kolo_alloc it must have been faster than what runs else, in earlier operations of
  *   this kind and size.
- * - "doubling" and "pairwise", of the order "tree", and "partials", "shares" and "grid", of the
- * order "grid": see kolo_all_reduce.
+ * - "doubling" and "pairwise", of the order "tree", and "partials", "center", "shares" and "grid",
+ * of the order "grid": see kolo_all_reduce.
  * - "lane": a message goes through a small place in shared memory that only its two ranks use. */
 struct kolo_algorithm {
 	/* "all_reduce", ... "barrier"; or "send_recv" for messages between two ranks. all_to_all,
@@ -711,9 +711,9 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * ranks of a host send to other hosts, each 1/g of it if a group has g ranks. A broadcast does so
  * if rails have cards of their own: over TCP those that KOLO_IFACE lists. Partials are
  * for small vectors, broadcasts too: one rank of each group adds up, exchanges sums with those of
- * other groups, and hands out the result. Shares are for longer ones: such a rank gets sums of a
- * part of the vector alone, and passes on the result. Other calls that add nothing are as in the
- * order "ring".
+ * other groups, and hands out the result. Two are for longer ones. Center: one of these ranks gets
+ * all sums, and sends the result to the others. Shares: each gets sums of a part of the vector
+ * alone, and passes on the result. Other calls that add nothing are as in the order "ring".
  *
  * The ring visits ranks by number. If that would cross between hosts more often than necessary,
  * ranks of a host are grouped. A group has its lowest rank first, and groups are ordered by their
@@ -749,7 +749,10 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  *   K(g - 1 + log2(N/g)) instead. The logarithm is rounded up. If N/g is no power of two, some
  *   give a sum to several ranks, and send more.
  * - Partials: an all_reduce sends K; in each of h groups of g ranks the first sends K(h + g - 2).
- *   Root of a broadcast sends K(log2(h) + g - 1), with the logarithm rounded up.
+ *   Root of a broadcast sends K(log2(h) + g - 1), with the logarithm rounded up. Of a small one it
+ *   sends up to 7K for each factor of 8 in h, instead of K log2(h).
+ * - Center: an all_reduce sends K; the first of a group sends Kg, and that of the last group what
+ *   root of a broadcast sends. If h is more than 8, or the vector is long, some pass on more.
  * - Shares: an all_reduce sends K; the first of a group K(g - 1 + log2(h)/2 + (h - 1)/h), and a
  *   little less if h is no power of two.
  *

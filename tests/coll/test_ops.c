@@ -240,6 +240,7 @@ static void ops_of_the_program_do_what_they_say(void **state)
 		{ .order = "grid", .groups = 2 },
 		{ .order = "grid", .groups = 2, .transport = "tcp" },
 		{ .order = "grid", .groups = 3, .algorithm = "partials" },
+		{ .order = "grid", .groups = 3, .algorithm = "center" },
 		{ .order = "grid", .groups = 3, .algorithm = "shares" },
 	};
 

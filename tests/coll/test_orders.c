@@ -243,6 +243,8 @@ static void every_shape_has_the_bits_of_the_grid(void **state)
 		{ .groups = 3, .size = 2, .by_turns = true, .algorithm = "partials" },
 		{ .groups = 9, .size = 1, .algorithm = "partials" },
 		{ .groups = 10, .size = 1, .by_turns = true, .algorithm = "partials" },
+		{ .groups = 3, .size = 3, .algorithm = "center" },
+		{ .groups = 10, .size = 1, .by_turns = true, .algorithm = "center" },
 		{ .groups = 4, .size = 1, .algorithm = "shares" },
 		{ .groups = 5, .size = 2, .algorithm = "shares" },
 		{ .groups = 2, .size = 3, .by_turns = true, .algorithm = "shares" },

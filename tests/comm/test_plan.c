@@ -614,7 +614,7 @@ static void rows_are_complete_and_found_by_name(void **state)
 	CHECK(ko_algorithm_find("", &found) == 0 && !found);
 	CHECK(ko_algorithm_find("magic", &found) == KOLO_ENOTSUP &&
 	      strcmp(kolo_last_error(),
-		     "no algorithm called 'magic'; this build has: ring, board, slices, exchange, doubling, partials, shares, direct, pairwise, grid") ==
+		     "no algorithm called 'magic'; this build has: ring, board, slices, exchange, doubling, partials, center, shares, direct, pairwise, grid") ==
 		      0);
 }
 
@@ -826,6 +826,7 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 				  .group_hop_ns = 1000,
 				  .rail_hop_ns = 1000,
 				  .bytes_per_ns = 1,
+				  .lone_bytes_per_ns = 1,
 				  .group = 1,
 				  .groups = GROUPS,
 				  .rails = RAILS,
@@ -841,6 +842,7 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 	/* 5, 8 and 16 hops; 18, 8.75 and 3.75 crossings */
 	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == 325);
 	CHECK(t.any[KO_SHARES][KO_ALL_REDUCE].end == 1600);
+	CHECK(t.any[KO_CENTER][KO_ALL_REDUCE].end == 44); /* 1000 / (32 - 8.75): partials run */
 	/* 5, 5 and 8 hops; 18, 7 and 1.875 crossings */
 	CHECK(t.any[KO_PARTIALS][KO_REDUCE_SCATTER].end == 0);
 	CHECK(t.any[KO_SHARES][KO_REDUCE_SCATTER].end == 586);
@@ -851,6 +853,13 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 	CHECK(t.any[KO_GRID][KO_BROADCAST].end == UINT64_MAX);
 	/* 3.5 and 6.5 hops; 16 and 6.75 crossings, or 10 and 6 */
 	CHECK(t.any[KO_PARTIALS][KO_REDUCE].end == 325);
+	/* Hosts that share processors: 7 hops, and 14 crossings of one leader alone beside 4 */
+	costs.lone_bytes_per_ns = 10;
+	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
+	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == 179); /* 2000 / (18 - 6.8) */
+	CHECK(t.any[KO_CENTER][KO_ALL_REDUCE].end == 2951);  /* 9000 / (6.8 - 3.75) */
+	CHECK(t.any[KO_CENTER][KO_REDUCE_SCATTER].end == 0);
+	costs.lone_bytes_per_ns = 1;
 	costs.by_processors = true;
 	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
 	CHECK(t.any[KO_PARTIALS][KO_REDUCE].end == 750);

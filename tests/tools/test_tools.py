@@ -39,7 +39,7 @@ def ringbench_json_has_the_documented_fields():
         for name, kind in FIELDS.items():
             assert isinstance(row[name], kind), (name, row)
         assert row["ranks"] == 3 and row["transport"] == "shm" and row["algorithm"] == "best"
-        assert row["ran"] in ("ring", "board", "slices", "exchange", "doubling", "partials", "shares", "direct", "pairwise")
+        assert row["ran"] in ("ring", "board", "slices", "exchange", "doubling", "partials", "center", "shares", "direct", "pairwise")
         assert row["wrong"] == 0 and row["traffic_ok"] and row["sent_bytes"] == row["model_bytes"]
         assert len(row["sent_bytes"]) == 3
         assert row["time_us_min"] <= row["time_us"] <= row["time_us_p99"]

@@ -399,7 +399,7 @@ uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
 	if (b->nranks == 1)
 		return 0;
 	/* Who shares a host, and what was measured between hosts, only the library knows. */
-	if (s->ops[DOUBLING] || s->ops[PARTIALS] || s->ops[SHARES])
+	if (s->ops[DOUBLING] || s->ops[PARTIALS] || s->ops[CENTER] || s->ops[SHARES])
 		return s->model;
 	return s->ops[DIRECT] * direct_bytes(b, j, in_place) + s->ops[BOARD] * board_bytes(b, j) +
 	       s->ops[SLICES] * slices_bytes(b, j) + s->ops[RING] * ring_bytes(b, j) +

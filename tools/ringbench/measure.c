@@ -217,8 +217,8 @@ static int ascending(const void *a, const void *b)
 static const char *const way_names[NWAYS] = {
 	[RING] = "ring",         [BOARD] = "board",       [SLICES] = "slices",
 	[DIRECT] = "direct",     [EXCHANGE] = "exchange", [DOUBLING] = "doubling",
-	[PAIRWISE] = "pairwise", [PARTIALS] = "partials", [SHARES] = "shares",
-	[GRID] = "grid",
+	[PAIRWISE] = "pairwise", [PARTIALS] = "partials", [CENTER] = "center",
+	[SHARES] = "shares",     [GRID] = "grid",
 };
 
 static struct counts count(const struct bench *b)

@@ -536,8 +536,8 @@ static int grid(struct ko_run *run, const void *src, void *dst)
 	g.room = (struct ko_grid_room){ r->sums, r->piece, r->piece, 1, r->group_slot };
 	if (coll_of(&g) == KO_ALL_REDUCE)
 		g.room.sums = NULL;
+	rc = begin(&g); /* the rail may send from what this copies to dst: ordinary stores */
 	ko_learn_stores(run);
-	rc = begin(&g);
 	if (rc == 0)
 		rc = ko_tracks_do(run, g.tracks, 2);
 	free(g.parts);

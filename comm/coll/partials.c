@@ -441,16 +441,15 @@ static int end_of_message(const struct partials *p, int first)
 /* Root's leader gets all entries. */
 static int gather(struct partials *p, char *entries)
 {
-	int has = count_gathered(p), rc = 0;
-	size_t from = 1;
+	int has = count_gathered(p), from = 1, rc = 0;
 
 	for (int k = 1, end; rc == 0 && k < has; k = end) {
 		end = end_of_message(p, k) < has ? end_of_message(p, k) : has;
 		add_entries(p, p->l.group + k, false, entries, k, end);
-		if ((entry(p, end) - entry(p, (int)from)) * p->run->size <= TOGETHER)
+		if ((entry(p, end) - entry(p, from)) * p->run->size <= TOGETHER)
 			continue;
 		rc = ko_leaders_do(&p->l);
-		from = (size_t)end;
+		from = end;
 	}
 	if (rc == 0)
 		rc = ko_leaders_do(&p->l);

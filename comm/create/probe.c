@@ -29,8 +29,7 @@ enum {
 	FAR_REPEATS = 8,        /* between hosts, where more disturbs */
 	READS = 4,              /* the best counts */
 	LAPS = 16,              /* steps round the ring, or turns, in a repeat */
-	MANY_RANKS =
-		64, /* more ranks have a quarter of the laps, REPEATS, and measure stores once */
+	MANY_RANKS = 64, /* more have a quarter of the laps, REPEATS, and measure stores once */
 };
 
 /* A step round a ring of links: each rank sends `len` bytes to its next. */

@@ -90,6 +90,7 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 {
 	const struct kolo_comm *c = call->comm;
 	size_t bytes = run->plan.count * run->size;
+	bool by_slots;
 
 	if (ko_coll_has_messages(call->coll)) {
 		run->algorithm = bytes < ko_parts_end(&c->agreed.algorithms, call->coll)
@@ -100,9 +101,8 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 	run->algorithm = first_for(run, bytes);
 	choose_tried(run, bytes);
 	run->in_place = in_place(call, run);
-	run->written = 0;
-	if (run->algorithm == KO_RING || run->algorithm == KO_GRID)
-		run->written = written_bytes(call, run);
+	by_slots = run->algorithm == KO_RING || run->algorithm == KO_GRID;
+	run->written = by_slots ? written_bytes(call, run) : 0;
 	ko_learn_find(run);
 }
 

@@ -32,7 +32,6 @@ struct partials {
 	char *values;
 	const char *own; /* the leader's own values, of a reduction */
 	int radix;       /* of the tree to root's leader, or from it */
-	int spreads;     /* the radix of that from it */
 };
 
 static enum ko_coll coll_of(const struct partials *p)
@@ -70,32 +69,32 @@ static double lone(const struct ko_costs *costs, double bytes)
 	return 2 * bytes / costs->lone_bytes_per_ns;
 }
 
-/* Hops of a tree in which leaders have up to RADIX - 1 others on each level. */
-static double hops_of_tree(int64_t groups)
+/* A tree in which leaders have up to RADIX - 1 others on each level: its hops, and vectors that one
+ * after the other go through it if each leader gets the same one. */
+struct tree {
+	double hops, vectors;
+};
+
+static struct tree tree_of(const struct ko_costs *costs)
 {
-	double hops = 0;
+	struct tree t = { 0 };
 
-	for (int64_t n = groups; n > 1; n = (n - 1) / RADIX + 1)
-		hops += hops_of((double)(n < RADIX ? n : RADIX) - 1);
-	return hops;
-}
+	for (int64_t n = costs->groups; n > 1; n = (n - 1) / RADIX + 1) {
+		double others = (double)(n < RADIX ? n : RADIX) - 1;
 
-/* Vectors that one after the other go through such a tree, if each leader gets the same one. */
-static double vectors_of_spread(const struct ko_costs *costs)
-{
-	double vectors = 0;
-
-	for (int64_t n = costs->groups; n > 1; n = (n - 1) / RADIX + 1)
-		vectors += in_a_row(costs, (double)(n < RADIX ? n : RADIX) - 1);
-	return vectors;
+		t.hops += hops_of(others);
+		t.vectors += in_a_row(costs, others);
+	}
+	return t;
 }
 
 /* Bytes from which on a vector is faster in a binomial tree: one that does not fit into the
  * connection waits for each of the receivers by itself. */
 static double wide_end(const struct ko_costs *costs)
 {
-	double levels = log2_up(costs->groups), hops = levels - hops_of_tree(costs->groups);
-	double more = lone(costs, vectors_of_spread(costs)) - 2 * levels / costs->bytes_per_ns;
+	struct tree t = tree_of(costs);
+	double levels = log2_up(costs->groups), hops = levels - t.hops;
+	double more = lone(costs, t.vectors) - 2 * levels / costs->bytes_per_ns;
 
 	if (hops < 0)
 		return 0;
@@ -183,7 +182,6 @@ static struct partials describe(struct ko_run *run, enum kind kind)
 	char *at = uses_rails(c) ? c->rails->sums : c->scratch;
 
 	p.plan = ko_plan_in_blocks(&run->plan, coll_of(&p), c->nranks);
-	p.spreads = (double)bytes < wide_end(&c->agreed.costs) ? RADIX : 2;
 	if (!is_in_order(&c->shape)) {
 		find_firsts(&p, (size_t *)(void *)at);
 		at += ((size_t)p.l.ngroups + 1) * sizeof(size_t);
@@ -505,6 +503,14 @@ static int add_as_they_come(struct partials *p, void *dst)
 	return 0;
 }
 
+/* From here on the tree is that from root's leader. */
+static void begin_spread(struct partials *p)
+{
+	double bytes = (double)(p->plan.count * p->run->size);
+
+	p->radix = bytes < wide_end(&p->run->comm->agreed.costs) ? RADIX : 2;
+}
+
 /* Root's leader has dst; all others get it. Who passes it on to most others gets it first. Of a
  * long one each gets all before the next one, and passes it on meanwhile. */
 static int spread(struct partials *p, char *dst)
@@ -512,7 +518,7 @@ static int spread(struct partials *p, char *dst)
 	bool by_turns = p->plan.count * p->run->size > TOGETHER;
 	int has, rc = 0;
 
-	p->radix = p->spreads;
+	begin_spread(p);
 	has = count_gathered(p);
 	if (after_root(p) > 0) {
 		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, next_to_root(p)), false, dst,
@@ -759,7 +765,7 @@ static void count_spread(struct partials *p, struct ko_model *m)
 {
 	int has;
 
-	p->radix = p->spreads;
+	begin_spread(p);
 	has = count_gathered(p);
 	m->received += after_root(p) ? p->plan.count : 0;
 	for (int k = 1; k < has; k = end_of_message(p, k))
@@ -933,19 +939,18 @@ static struct ko_estimate partials_cost(enum ko_coll coll, const struct ko_costs
 	if (coll == KO_ALL_GATHER)
 		vectors = (h - 1) / h;
 	if (coll == KO_REDUCE)
-		return estimate(coll, costs, hops_of_tree(costs->groups), 0,
-				in_a_row(costs, h - 1));
+		return estimate(coll, costs, tree_of(costs).hops, 0, in_a_row(costs, h - 1));
 	return estimate(coll, costs, hops, vectors, 0);
 }
 
 static struct ko_estimate center_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 				      bool windows)
 {
+	struct tree t = tree_of(costs);
 	double gathered = in_a_row(costs, (double)costs->groups - 1);
 
 	(void)nranks, (void)windows;
-	return estimate(coll, costs, 2 * hops_of_tree(costs->groups), 0,
-			gathered + vectors_of_spread(costs));
+	return estimate(coll, costs, 2 * t.hops, 0, gathered + t.vectors);
 }
 
 static struct ko_estimate shares_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
@@ -959,7 +964,7 @@ static struct ko_estimate shares_cost(enum ko_coll coll, const struct ko_costs *
 	if (coll == KO_REDUCE_SCATTER)
 		return estimate(coll, costs, hops, hops / 2, 0);
 	if (coll == KO_REDUCE)
-		return estimate(coll, costs, hops + hops_of_tree(costs->groups), hops / 2,
+		return estimate(coll, costs, hops + tree_of(costs).hops, hops / 2,
 				in_a_row(costs, h - 1) / h);
 	return estimate(coll, costs, 2 * hops, hops / 2 + (h - 1) / h, 0);
 }

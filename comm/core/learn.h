@@ -39,7 +39,8 @@ enum { KO_SAMPLES = 20 };
 
 /* All that a communicator has learnt. */
 struct ko_tuning {
-	/* By collective, class, ring (0) or windows (1). Ways: ordinary or streaming stores */
+	/* By collective, class, slots of ring or grid (0) or windows (1). Ways: ordinary or
+	 * streaming stores */
 	struct ko_sample writing[KO_NKINDS][KO_SAMPLES][2];
 	/* By collective, class, out of place (0) or in place (1). Ways: ring or slots, or CMA */
 	struct ko_sample reading[KO_NKINDS][KO_SAMPLES][2];

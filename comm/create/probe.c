@@ -29,6 +29,7 @@ enum {
 	FAR_REPEATS = 8,        /* between hosts, where more disturbs */
 	READS = 4,              /* the best counts */
 	LAPS = 16,              /* steps round the ring, or turns, in a repeat */
+	LONE_LAPS = 2,          /* the same of a message that goes all the way */
 	MANY_RANKS = 64, /* more have a quarter of the laps, REPEATS, and measure stores once */
 };
 
@@ -166,17 +167,14 @@ static int measure_bytes(struct ko_run *run, take_fn *take, int laps, char *buff
  * would take too long. */
 static int measure_lone(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
-	int groups = run->comm->shape.ngroups, laps = LAPS / groups;
+	int groups = run->comm->shape.ngroups;
 	double ns;
 	int rc;
 
 	if (run->comm->nranks > MANY_RANKS)
 		return 0;
-	rc = measure_bytes(run, go_along_rail,
-			   laps < 1   ? 1
-			   : laps < 3 ? laps
-				      : 3,
-			   buffer, ko_min_size(len, run->comm->rails->piece), &ns,
+	rc = measure_bytes(run, go_along_rail, LONE_LAPS, buffer,
+			   ko_min_size(len, run->comm->rails->piece), &ns,
 			   &costs->lone_bytes_per_ns);
 	costs->lone_bytes_per_ns *= groups;
 	return rc;

@@ -95,10 +95,10 @@ static inline void ko_step_compute(const struct ko_run *run, const struct ko_edg
 				   const struct ko_step *s, const void *taken, const char *in,
 				   char *out)
 {
-	enum ko_stores stores = !s->out ? ko_step_stores(run, s)
-				: taken ? KO_ORDINARY
-					: e->to->stores;
+	enum ko_stores stores = ko_step_stores(run, s);
 
+	if (s->out)
+		stores = taken ? KO_ORDINARY : e->to->stores;
 	for (int k = 0; k < s->nparts; k++) {
 		const struct ko_part *p = &s->parts[k];
 		char *to = s->out ? out : p->keep;

@@ -1,6 +1,6 @@
 """The orders of additions beside each other on several hosts (tests/hosts/cluster.py, as root): is another one faster than the ring?
 
-    B=build python3 perf/comm/orders.py [HOSTS [RANKS_OF_EACH [ROUNDS [LARGEST_BYTES [ORDER]]]]]
+    B=build python3 perf/comm/orders.py [HOSTS [RANKS_OF_EACH [ROUNDS [LARGEST_BYTES [ORDER [SMALLEST_BYTES [FACTOR]]]]]]]
 
 Prints every size of the collectives that add, as before_after.py does; pairs.py says what a pair is, and when a size is behind. Nothing is bound to cores: each of these hosts has the same ones, and would
 bind its first rank to the first of them.
@@ -20,7 +20,7 @@ COLLECTIVES["grid"] = COLLECTIVES["tree"] + ["all_gather", "broadcast"]  # which
 
 
 def main():
-    words = sys.argv[1:] + ["8", "2", "15", "65536", "tree"][len(sys.argv) - 1:]
+    words = sys.argv[1:] + ["8", "2", "15", "65536", "tree", "8", "8"][len(sys.argv) - 1:]
     hosts, ranks, rounds, most = (int(word) for word in words[:4])
     collectives, orders = COLLECTIVES[words[4]], ["ring", words[4]]
     with cluster(hosts) as c:
@@ -28,7 +28,7 @@ def main():
         def bench(order, collective):
             where = ",".join(f"{h.name}:{ranks}" for h in c.hosts)
             done = c.hosts[0].run(f"{B}/ringrun", "--host", where, "--bind", "none", f"{B}/ringbench", collective, "--order", order,
-                                  "-b", "8", "-e", str(most), "-f", "8", "-c", "0", "--out-of-place", "--json", "-", timeout=600)
+                                  "-b", words[5], "-e", str(most), "-f", words[6], "-c", "0", "--out-of-place", "--json", "-", timeout=600)
             assert done.returncode == 0, done
             found = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
             return {(r["bytes"], "out"): r["time_us"] for r in found}

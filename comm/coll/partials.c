@@ -25,10 +25,12 @@ struct partials {
 	size_t shares;      /* of a group's elements, at most; 0: leaders exchange whole sums */
 	ko_combine_fn *add; /* of sums */
 	size_t *firsts;     /* the first element of each group, by place; NULL: see first_of */
+	char **at;          /* where shares are */
+	char *messages;     /* to pack shares in, and after that those that have come */
 	char *sum;          /* of the group, by place */
 	char *sums;         /* whole ones of this group and those after it, or shares */
-	/* of the group's other ranks, by number, until they are added; then shares, as they come.
-	 * What is after `sum` may be at the same place */
+	/* of the group's other ranks, by number, until they are added; then what is between
+	 * leaders. What is after `sum` may be at the same place */
 	char *values;
 	const char *own; /* the leader's own values, of a reduction */
 	int radix;       /* of the tree to root's leader, or from it */
@@ -109,6 +111,11 @@ static bool uses_rails(const struct kolo_comm *c)
 	return c->rails && c->rails->memory > KO_SCRATCH;
 }
 
+static size_t memory_of(const struct kolo_comm *c)
+{
+	return uses_rails(c) ? c->rails->memory : KO_SCRATCH;
+}
+
 static struct ko_piece block_at(const struct partials *p, int group, int number)
 {
 	return ko_plan_block(&p->plan, ko_leaders_rank(&p->l, group, number));
@@ -186,15 +193,18 @@ static struct partials describe(struct ko_run *run, enum kind kind)
 		find_firsts(&p, (size_t *)(void *)at);
 		at += ((size_t)p.l.ngroups + 1) * sizeof(size_t);
 	}
-	p.sum = p.sums = p.values = at;
-	at += (size_t)p.l.size * bytes + (size_t)c->nranks * run->size;
+	if (kind == SHARES) {
+		p.at = (char **)(void *)at;
+		at += (size_t)p.l.ngroups * sizeof(*p.at);
+	}
+	p.sum = p.sums = p.values = p.messages = at;
 	if (coll_of(&p) == KO_ALL_TO_ALL) {
 		p.shares = (size_t)p.l.size * (size_t)p.l.size * p.plan.block;
-		p.sums = at;
+		p.sums = at + (size_t)p.l.size * bytes + (size_t)c->nranks * run->size;
 	} else if (kind == SHARES) {
 		p.shares = (size_t)p.l.size * p.plan.block;
-		p.sum = at;
-		p.sums = p.sum + bytes;
+		p.values = p.sum + bytes;
+		p.messages = p.values + bytes;
 	} else if (coll_of(&p) != KO_ALL_GATHER) {
 		p.values = p.sum + bytes;
 	}
@@ -243,11 +253,6 @@ static void add_group(const struct partials *p)
 		}
 }
 
-static char *share(const struct partials *p, int k)
-{
-	return bytes_at(p, p->sums, (size_t)k * p->shares);
-}
-
 /* Adds up a group's elements, from the sum of the group after it round to its own; of a reduce,
  * after root's group round to that. NULL: the result takes the place of the first one. Returns
  * where it is. */
@@ -260,7 +265,7 @@ static char *add_sums(const struct partials *p, int group, char *to)
 
 	for (int k = 1; n && k <= p->l.ngroups; k++) {
 		int after = ko_shape_wrap(last + k - p->l.group, p->l.ngroups);
-		char *sum = p->shares ? share(p, ko_shape_wrap(-after, p->l.ngroups))
+		char *sum = p->shares ? p->at[ko_shape_wrap(-after, p->l.ngroups)]
 				      : bytes_at(p, p->sums, (size_t)after * p->plan.count + first);
 
 		to = to ? to : sum;
@@ -338,44 +343,68 @@ static size_t count_of_hop(const struct partials *p, int before, int far)
 	return n;
 }
 
-/* Copies what the hop takes further: from shares to a message (before: 0), or from one (far). */
-static void pack(const struct partials *p, int before, int far, char *message)
+/* Copies what the hop takes further into a message. */
+static void pack(const struct partials *p, int far, char *message)
 {
 	for (int k = far; k < p->l.ngroups; k++) {
-		size_t n = k & far ? count_of_share(p, before, k, far) : 0;
+		size_t n = k & far ? count_of_share(p, 0, k, far) : 0;
 
 		if (n)
-			p->run->copy(before ? share(p, k) : message, before ? message : share(p, k),
-				     n, &p->run->red.s);
+			p->run->copy(message, p->at[k], n, &p->run->red.s);
 		message += n * p->run->size;
 	}
 }
 
-static int hop(struct partials *p, int far)
+/* What has come stays where it is; of an all_to_all it takes the place of what has gone. */
+static void unpack(struct partials *p, int far, char *message)
+{
+	for (int k = far; k < p->l.ngroups; k++) {
+		size_t n = k & far ? count_of_share(p, far, k, far) : 0;
+
+		if (n && coll_of(p) == KO_ALL_TO_ALL)
+			p->run->copy(p->at[k], message, n, &p->run->red.s);
+		else if (n)
+			p->at[k] = message;
+		message += n * p->run->size;
+	}
+}
+
+/* Elements of a message, at most. */
+static size_t most_of_hop(const struct partials *p)
+{
+	return (size_t)(p->l.ngroups / 2) * p->shares;
+}
+
+/* A hop. *in: where the message that comes may be. */
+static int hop(struct partials *p, int far, char **in)
 {
 	size_t sends = count_of_hop(p, 0, far), gets = count_of_hop(p, far, far);
-	char *out = p->values, *in = bytes_at(p, out, sends);
 	int rc;
 
-	pack(p, 0, far, out);
+	pack(p, far, p->messages);
 	if (sends)
-		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group + far), true, out, sends);
+		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group + far), true, p->messages,
+			       sends);
 	if (gets)
-		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group - far), false, in, gets);
+		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group - far), false, *in, gets);
 	rc = ko_leaders_do(&p->l);
-	if (rc == 0)
-		pack(p, far, far, in);
-	return rc;
+	if (rc < 0)
+		return rc;
+	unpack(p, far, *in);
+	if (coll_of(p) != KO_ALL_TO_ALL)
+		*in = bytes_at(p, *in, gets);
+	return 0;
 }
 
 /* Bruck's all-to-all. Share k is at first for the group k after this one, and at the end from the
  * group k before it. */
 static int exchange_shares(struct partials *p)
 {
+	char *in = bytes_at(p, p->messages, most_of_hop(p));
 	int rc = 0;
 
 	for (int far = 1; rc == 0 && far < p->l.ngroups; far *= 2)
-		rc = hop(p, far);
+		rc = hop(p, far, &in);
 	return rc;
 }
 
@@ -385,9 +414,7 @@ static int share_out(struct partials *p)
 	for (int k = 0; k < p->l.ngroups; k++) {
 		int group = ko_shape_wrap(p->l.group + k, p->l.ngroups);
 
-		if (count_of(p, group))
-			p->run->copy(share(p, k), bytes_at(p, p->sum, first_of(p, group)),
-				     count_of(p, group), &p->run->red.s);
+		p->at[k] = bytes_at(p, p->sum, first_of(p, group));
 	}
 	return exchange_shares(p);
 }
@@ -675,7 +702,7 @@ static int broadcast(struct partials *p, const void *src, void *dst)
 static void copy_share(const struct partials *p, int k, bool has_come)
 {
 	const struct ko_leaders *l = &p->l;
-	char *at = share(p, k);
+	char *at = p->at[k];
 
 	for (int to = 0; to < l->size; to++)
 		for (int from = 0; from < l->size; from++) {
@@ -698,8 +725,10 @@ static int all_to_all(struct partials *p, const void *src, void *dst)
 	if (leads)
 		p->run->copy(p->values, src, p->plan.count, &p->run->red.s); /* its number is 0 */
 	rc = ko_leaders_collect(&p->l, src, p->values, p->plan.count);
-	for (int k = 0; rc == 0 && leads && k < p->l.ngroups; k++)
+	for (int k = 0; rc == 0 && leads && k < p->l.ngroups; k++) {
+		p->at[k] = bytes_at(p, p->sums, (size_t)k * p->shares);
 		copy_share(p, k, false);
+	}
 	if (rc == 0 && leads)
 		rc = exchange_shares(p);
 	for (int k = 0; rc == 0 && leads && k < p->l.ngroups; k++)
@@ -852,7 +881,7 @@ static int64_t largest_message(int64_t groups)
 
 uint64_t ko_partials_room(const struct kolo_comm *c)
 {
-	uint64_t room = uses_rails(c) ? c->rails->memory : KO_SCRATCH;
+	uint64_t room = memory_of(c);
 	uint64_t spare = ko_rails_spare(&c->shape);
 
 	return c->shape.ngroups > 1 && spare < room ? room - spare : 0;
@@ -902,6 +931,15 @@ static uint64_t center_end(enum ko_coll coll, const struct ko_costs *costs, int 
 		       : 0;
 }
 
+/* Vectors beside the group's sum: values of a group, later elements of all groups, what is sent,
+ * and what has come. */
+static double vectors_of_shares(const struct ko_costs *costs)
+{
+	double later = 1 + (1 + log2_up(costs->groups)) / 2.0, values = (double)costs->rails;
+
+	return later > values ? later : values;
+}
+
 /* Two leaders have nothing to share. */
 static uint64_t shares_end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 			   bool windows)
@@ -911,7 +949,7 @@ static uint64_t shares_end(enum ko_coll coll, const struct ko_costs *costs, int 
 		return costs->leaders_room / (uint64_t)(2 * costs->rails) + 1;
 	if (costs->leaders_room == 0 || costs->groups == 2 || !ko_coll_reduces(coll))
 		return 0;
-	return costs->leaders_room / (uint64_t)(costs->rails + 2) + 1;
+	return (uint64_t)((double)costs->leaders_room / (1 + vectors_of_shares(costs))) + 1;
 }
 
 /* With these hops between leaders, vectors that all of them send at the same time, and vectors of
@@ -977,11 +1015,26 @@ static bool partials_takes(const struct ko_run *run)
 	       (run->desc.coll != KO_ALL_GATHER || !(run->desc.how & KO_UNEVEN));
 }
 
-/* One group's elements may be all of an uneven vector. */
+/* Bytes that a leader needs to share out sums; see `describe`. */
+static size_t memory_for_shares(const struct ko_run *run)
+{
+	const struct ko_shape *s = &run->comm->shape;
+	struct ko_plan plan =
+		ko_plan_in_blocks(&run->plan, (enum ko_coll)run->desc.coll, run->comm->nranks);
+	size_t n = plan.count, groups = (size_t)s->ngroups, size = (size_t)s->size;
+	size_t message = groups / 2 * size * plan.block;
+	size_t values = size * n, later = n + (1 + (size_t)log2_up(s->ngroups)) * message;
+
+	return (groups + 1) * sizeof(size_t) + groups * sizeof(char *) +
+	       (n + (values > later ? values : later)) * run->size;
+}
+
+/* One group's elements may be all of an uneven vector. Of a vector shorter than the ranks are many,
+ * the rounded parts may need more than there is. */
 static bool shares_takes(const struct ko_run *run)
 {
 	return run->desc.op != KO_DESC_PREMUL && run->size <= KO_MAX_SIZE &&
-	       !(run->desc.how & KO_UNEVEN);
+	       !(run->desc.how & KO_UNEVEN) && memory_for_shares(run) <= memory_of(run->comm);
 }
 
 const struct ko_algorithm_ops ko_partials_ops = {

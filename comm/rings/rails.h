@@ -19,12 +19,13 @@ struct ko_rails {
 enum { KO_RAILS_DEPTH = 2 };
 
 /* Whoever puts vectors into that room needs some bytes beside them: two elements for each rank,
- * since parts of a vector are rounded up, and a number for each group. */
+ * since parts of a vector are rounded up, and a number and a pointer for each group. */
 static inline size_t ko_rails_spare(const struct ko_shape *s)
 {
 	size_t groups = (size_t)s->ngroups;
 
-	return 2 * groups * (size_t)s->size * KO_MAX_SIZE + (groups + 1) * sizeof(size_t);
+	return 2 * groups * (size_t)s->size * KO_MAX_SIZE + (groups + 1) * sizeof(size_t) +
+	       groups * sizeof(char *);
 }
 
 /* Bytes of the slots of the ring of all ranks, if there is a shape. */

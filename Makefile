@@ -93,7 +93,7 @@ $B/flags: FORCE
 # ---- Library ------------------------------------------------------------------------------------------------
 # Rooms, and what lies in them that is compiled in another way, or not for want of a library.
 ROOMS   := $(addprefix comm/,base sys reduce plan transport $(if $(filter yes,$(VERBS)),transport/verbs) $(if $(filter yes,$(OFI)),transport/ofi) \
-		bootstrap health core memory coll rings p2p api create mail) \
+		bootstrap health core memory rings p2p leaders coll api create mail) \
 	$(addprefix cuda/,driver gpu stream api) \
 	$(addprefix zero/,base optimizers optim core offload step create checkpoint config log parallel)
 LEFT_OUT := comm/reduce/kernels.c zero/optim/kernels.c \

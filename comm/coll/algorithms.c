@@ -8,8 +8,8 @@
 #include "comm/coll/exchange.h"
 #include "comm/coll/grid.h"
 #include "comm/coll/pairwise.h"
-#include "comm/coll/partials.h"
 #include "comm/coll/ring.h"
+#include "comm/leaders/partials.h"
 
 #include <stdio.h>
 #include <string.h>

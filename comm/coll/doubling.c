@@ -1,8 +1,8 @@
 /* The algorithm "doubling" (ko_doubling_ops): into groups, between groups, and out of groups. */
 #include "comm/coll/doubling.h"
 
-#include "comm/coll/leaders.h"
 #include "comm/coll/tree.h"
+#include "comm/leaders/leaders.h"
 
 enum { MOST = 8 }; /* ranks of a group */
 

@@ -1,8 +1,8 @@
 /* The ring's arithmetic, tried for every rank, step, round and many counts. */
 #include "comm/coll/algorithms.h"
 #include "comm/coll/doubling.h"
-#include "comm/coll/partials.h"
 #include "comm/coll/ring.h"
+#include "comm/leaders/when.h"
 #include "comm/plan/plan.h"
 #include "comm/plan/shape.h"
 #include "tests/lib/t.h"

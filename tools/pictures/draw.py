@@ -31,10 +31,12 @@ ABOVE = (  # x, width, colour, folder, what it is
 )
 ROOMS = (  # from top to bottom: colour, what these rooms are about, rows of rooms
     (BLUE, "what programs call", (
+        (("mail", "messages with tags"),),
         (("create", "making, measuring, splitting, ending"),),
         (("api", "the public functions"),))),
     (ORANGE, "what ranks do", (
         (("coll", "the collectives, by algorithm"),),
+        (("leaders", "small operations that leaders of groups do"),),
         (("p2p", "messages between two ranks, and what is made of them"),),
         (("rings", "rings of links: slots, moves, rails"),),
         (("memory", "memory that ranks share: cells, windows"),))),
@@ -61,7 +63,7 @@ def draw_row(p, x, y, width, colour, row):
 
 
 def layers():
-    p = Picture(660, "Kolo in layers",
+    p = Picture(716, "Kolo in layers",
                 "A room includes and calls only itself and the rooms below it.")
     for x, width, colour, folder, purpose in ABOVE:
         p.rect(x, 70, width, 62, TINTS[colour], colour)
@@ -73,7 +75,7 @@ def layers():
     p.arrow([(262, 180), (262, 200)])
     p.arrow([(660, 132), (660, 200)])
     p.note(652, 170, "sees comm/ itself", "end")
-    p.rect(24, 201, 752, 443, PAPER, RULE, 8)
+    p.rect(24, 201, 752, 499, PAPER, RULE, 8)
     p.text(36, 222, "comm/", 14, bold=True)
     p.text(92, 222, "the library", 13, FAINT)
     y = 232
@@ -514,8 +516,8 @@ def all_reduce_beside_peers():
 PICTURES = {  # what each shows, in words: for those who can't see it, and for READMEs
     layers:
         "The rooms of Kolo from top to bottom: tools/ and zero/ stand on the public headers, "
-        "these and cuda/ on comm/, whose rooms are create and api; coll, p2p, rings and memory; "
-        "core, health and bootstrap; transport with verbs and ofi; plan, reduce, sys and base.",
+        "these and cuda/ on comm/, whose rooms are mail, create and api; coll, leaders, p2p, rings and "
+        "memory; core, health and bootstrap; transport with verbs and ofi; plan, reduce, sys and base.",
     ring_round:
         "One round of an all-reduce on four ranks: a slice starts at the rank after its owner, "
         "each rank adds its part, the owner last, in three steps; in three more the sum goes "

@@ -6,14 +6,11 @@
  *   fewer bytes in all, but all of them are that leader's.
  * - "shares", for longer vectors: each gets all sums of its own group's elements, adds those up,
  *   and passes on the result. */
-#ifndef COMM_COLL_PARTIALS_H
-#define COMM_COLL_PARTIALS_H
+#ifndef COMM_LEADERS_PARTIALS_H
+#define COMM_LEADERS_PARTIALS_H
 
 #include "comm/core/comm.h"
 
 extern const struct ko_algorithm_ops ko_partials_ops, ko_center_ops, ko_shares_ops;
-
-/* Bytes of vectors that a leader can hold; 0: there are no groups, or too many. */
-uint64_t ko_partials_room(const struct kolo_comm *c);
 
 #endif

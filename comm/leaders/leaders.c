@@ -1,6 +1,6 @@
 /* Groups and their leaders (ko_leaders_make), and the steps into groups (ko_leaders_collect) and
  * out of them (ko_leaders_hand_out). */
-#include "comm/coll/leaders.h"
+#include "comm/leaders/leaders.h"
 
 #include "comm/p2p/transfer.h"
 

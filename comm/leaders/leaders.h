@@ -1,8 +1,8 @@
 /* Leaders: for a small vector, one rank of each group gets what the group's ranks give, and hands
  * out what comes of it. In between only leaders send messages. A leader is its group's first rank;
  * in root's group root leads. */
-#ifndef COMM_COLL_LEADERS_H
-#define COMM_COLL_LEADERS_H
+#ifndef COMM_LEADERS_LEADERS_H
+#define COMM_LEADERS_LEADERS_H
 
 #include "comm/core/run.h"
 

@@ -7,8 +7,10 @@
 /* A message of the entries from `first` on, before `end`. */
 void ko_led_add_entries(struct ko_led *p, int rank, bool sends, char *entries, int first, int end);
 
-/* Every leader gets all entries: each hop doubles what it has. Errors: those of ko_leaders_do. */
+/* Every leader gets all entries: each hop doubles what it has. In place: entries are in dst, and
+ * the group's other ranks get them there (ko_led_get_all). Errors: those of ko_leaders_do. */
 int ko_led_gather_all(struct ko_led *p, char *entries);
+int ko_led_get_all(struct ko_led *p, char *dst);
 
 /* What leaders send each other for that. */
 void ko_led_count_gather_all(const struct ko_led *p, struct ko_model *m);

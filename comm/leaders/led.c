@@ -2,6 +2,8 @@
 
 #include "comm/rings/rails.h"
 
+enum { IN_PLACE = 16 << 10 }; /* bytes of a vector from which on its parts come to their places */
+
 /* ---- Where elements are ---------------------------------------------------------------------- */
 
 /* What the grid's rounds need, and this does not at the same time, if that is more. */
@@ -109,6 +111,7 @@ struct ko_led ko_led_describe(struct ko_run *run, enum ko_led_kind kind)
 	} else if (ko_led_coll(&p) != KO_ALL_GATHER) {
 		p.values = p.sum + bytes;
 	}
+	p.in_place = ko_led_coll(&p) == KO_ALL_GATHER && !p.firsts && bytes >= IN_PLACE;
 	return p;
 }
 

@@ -34,6 +34,9 @@ struct ko_led {
 	char *values;
 	const char *own; /* the leader's own values, of a reduction */
 	int radix;       /* of the tree to root's leader, or from it */
+	/* of an all-gather: groups' elements come to their places in dst, and go on from there to
+	 * the group's other ranks while the next ones come */
+	bool in_place;
 };
 
 static inline enum ko_coll ko_led_coll(const struct ko_led *p)

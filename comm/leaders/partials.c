@@ -131,19 +131,23 @@ static int reduction(struct ko_led *p, const void *src, void *dst)
 
 static int all_gather(struct ko_led *p, const void *src, void *dst)
 {
-	size_t own = p->plan.block;
+	char *entries = p->in_place ? dst : p->values;
+	char *own = p->in_place ? ko_at_mut(p->run, dst, ko_led_first(p, p->l.group)) : p->values;
 	bool leads = ko_leaders_leads(&p->l);
+	size_t n = p->plan.block;
 	int rc;
 
-	if (leads)
-		p->run->copy(p->values, src, own, &p->run->red.s); /* it leads: its number is 0 */
-	rc = ko_leaders_collect(&p->l, src, p->values, own);
+	if (leads && own != src) /* it leads: its number is 0 */
+		p->run->copy(own, src, n, &p->run->red.s);
+	rc = ko_leaders_collect(&p->l, src, own, n);
 	if (rc == 0 && leads)
-		rc = ko_led_gather_all(p, p->values);
+		rc = ko_led_gather_all(p, entries);
 	if (rc < 0)
 		return rc;
+	if (p->in_place)
+		return leads ? 0 : ko_led_get_all(p, dst);
 	if (leads)
-		place_entries(p, p->values, dst);
+		place_entries(p, entries, dst);
 	return ko_leaders_hand_out(&p->l, dst, p->plan.count);
 }
 

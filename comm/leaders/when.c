@@ -87,6 +87,20 @@ uint64_t ko_shares_end(enum ko_coll coll, const struct ko_costs *costs, int nran
 
 /* ---- Costs ----------------------------------------------------------------------------------- */
 
+/* Vectors that each of a group's other ranks gives its leader, or gets from it. */
+static double vectors_of_member(enum ko_coll coll, const struct ko_costs *costs)
+{
+	double block = 1 / (double)(costs->groups * costs->rails);
+
+	switch (coll) {
+	case KO_ALL_GATHER:
+	case KO_REDUCE_SCATTER: return 1 + block;
+	case KO_REDUCE:
+	case KO_BROADCAST: return 1;
+	default: return 2;
+	}
+}
+
 /* With these hops between leaders, vectors that all of them send at the same time, and vectors of
  * one alone; and those into groups and out of them. */
 static struct ko_estimate estimate(enum ko_coll coll, const struct ko_costs *costs, double hops,
@@ -95,7 +109,7 @@ static struct ko_estimate estimate(enum ko_coll coll, const struct ko_costs *cos
 	double others = (double)costs->rails - 1;
 	double ways = coll == KO_REDUCE || coll == KO_BROADCAST ? 1 : 2;
 
-	vectors += ways * others;
+	vectors += others * vectors_of_member(coll, costs);
 	return (struct ko_estimate){ hops * costs->rail_hop_ns +
 					     ways * ko_hops_of(others) * costs->group_hop_ns,
 				     2 * vectors / costs->bytes_per_ns + ko_lone_ns(costs, alone) };

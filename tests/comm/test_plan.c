@@ -843,9 +843,9 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == 325);
 	CHECK(t.any[KO_SHARES][KO_ALL_REDUCE].end == 1600);
 	CHECK(t.any[KO_CENTER][KO_ALL_REDUCE].end == 44); /* 1000 / (32 - 8.75): partials run */
-	/* 5, 5 and 8 hops; 18, 7 and 1.875 crossings */
+	/* 5, 5 and 8 hops; 16.125, 5.125 and 1.875 crossings */
 	CHECK(t.any[KO_PARTIALS][KO_REDUCE_SCATTER].end == 0);
-	CHECK(t.any[KO_SHARES][KO_REDUCE_SCATTER].end == 586);
+	CHECK(t.any[KO_SHARES][KO_REDUCE_SCATTER].end == 924);
 	CHECK(t.any[KO_PARTIALS][KO_BARRIER].end == 0 && t.any[KO_SHARES][KO_BARRIER].end == 0);
 	/* 4 hops and 8 crossings; in a chain 15, and 2 and those of 14 slots */
 	CHECK(t.any[KO_PARTIALS][KO_BROADCAST].end == (11000 / 2 + 14 * (1 << 18)) / 3);
@@ -870,7 +870,7 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 	CHECK(t.led_end == 370 && t.parts_end == 0);
 	costs.group_hop_ns = 100; /* 3 hops between leaders and 2 in groups, or 7 and 1 */
 	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
-	CHECK(t.any[KO_SHARES][KO_REDUCE_SCATTER].end == 761); /* 3900 / (7 - 1.875) */
+	CHECK(t.any[KO_SHARES][KO_REDUCE_SCATTER].end == 1200); /* 3900 / (5.125 - 1.875) */
 	ko_algorithm_decide(ko_algorithm_table, "partials", &costs, N, KO_SUMS_GRID, &t);
 	CHECK(t.led_end == 0);
 	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == costs.leaders_room / GROUPS + 1);

@@ -4,7 +4,8 @@
 
 #include "comm/leaders/led.h"
 
-/* A message of the entries from `first` on, before `end`. */
+/* A message of the entries from `first` on, before `end`; in place two, if groups begin anew
+ * between them. */
 void ko_led_add_entries(struct ko_led *p, int rank, bool sends, char *entries, int first, int end);
 
 /* Every leader gets all entries: each hop doubles what it has. In place: entries are in dst, and

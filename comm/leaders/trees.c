@@ -163,8 +163,8 @@ static void begin_spread(struct ko_led *p)
 	p->radix = bytes < wide_end(&p->run->comm->agreed.costs) ? KO_LED_RADIX : 2;
 }
 
-/* Who passes it on to most others gets it first. Of a
- * long one each gets all before the next one, and passes it on meanwhile. */
+/* Who passes it on to most others gets it first. Of a long one each gets all before the next one,
+ * and passes it on meanwhile. */
 int ko_led_spread(struct ko_led *p, char *dst)
 {
 	bool by_turns = p->plan.count * p->run->size > KO_LED_TOGETHER;

@@ -99,7 +99,7 @@ def every_grid_has_the_losses_and_norms_of_one_rank_for_each_replica():
     whole = {}
     cases = all_cases()
     chosen = cases if LONG else pairwise(cases)[:6 if SLOW else None]
-    steps = 5 if SLOW else 30
+    steps = 30 if LONG else 5 if SLOW else 12
     with tempfile.TemporaryDirectory() as folder:
         for case in chosen:
             key = case["dp"], case["micro"], case["precision"]

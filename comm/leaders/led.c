@@ -76,11 +76,6 @@ size_t ko_led_entry(const struct ko_led *p, int k)
 	return p->plan.count - first + ko_led_first(p, group - p->l.ngroups);
 }
 
-size_t ko_led_most_of_hop(const struct ko_led *p)
-{
-	return (size_t)(p->l.ngroups / 2) * p->shares;
-}
-
 struct ko_led ko_led_describe(struct ko_run *run, enum ko_led_kind kind)
 {
 	struct kolo_comm *c = run->comm;

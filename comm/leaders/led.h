@@ -28,7 +28,7 @@ struct ko_led {
 	char **at;          /* where shares are */
 	char *messages;     /* to pack shares in, and after that those that have come */
 	char *sum;          /* of the group, by place */
-	char *sums;         /* whole ones of this group and those after it, or shares */
+	char *sums; /* whole ones of this group and those after it; of an all_to_all, shares */
 	/* of the group's other ranks, by number, until they are added; then what is between
 	 * leaders. What is after `sum` may be at the same place */
 	char *values;
@@ -67,9 +67,6 @@ size_t ko_led_memory(const struct kolo_comm *c);
 
 /* Bytes that a leader needs of it to share out sums. */
 size_t ko_led_memory_for_shares(const struct ko_run *run);
-
-/* Elements of a message of shares, at most. */
-size_t ko_led_most_of_hop(const struct ko_led *p);
 
 /* A rank's block of the vector, by its group and its number there. */
 struct ko_piece ko_led_block(const struct ko_led *p, int group, int number);

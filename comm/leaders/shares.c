@@ -67,7 +67,8 @@ static int hop(struct ko_led *p, int far, char **in)
 
 int ko_led_exchange_shares(struct ko_led *p)
 {
-	char *in = ko_led_at(p, p->messages, ko_led_most_of_hop(p));
+	size_t most = (size_t)(p->l.ngroups / 2) * p->shares; /* of a message */
+	char *in = ko_led_at(p, p->messages, most);
 	int rc = 0;
 
 	for (int far = 1; rc == 0 && far < p->l.ngroups; far *= 2)

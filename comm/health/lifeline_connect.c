@@ -378,9 +378,9 @@ int ko_lifelines_dial(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd
 int ko_lifelines_listen_for_calls(struct ko_lifelines *ll)
 {
 	bool idle;
-	int rc = accept_waiting(ll);
+	int rc = hear_strangers(ll, 0, &idle);
 
-	return rc == 0 && ll->nstrangers ? hear_strangers(ll, 0, &idle) : rc;
+	return rc < 0 || idle ? rc : accept_waiting(ll);
 }
 
 bool ko_lifelines_answer(struct ko_lifelines *ll, struct ko_incoming *out)

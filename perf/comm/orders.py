@@ -1,9 +1,9 @@
 """The orders of additions beside each other on several hosts (tests/hosts/cluster.py, as root): is another one faster than the ring?
 
-    B=build python3 perf/comm/orders.py [HOSTS [RANKS_OF_EACH [ROUNDS [LARGEST_BYTES [ORDER [SMALLEST_BYTES [FACTOR]]]]]]]
+    B=build python3 perf/comm/orders.py [HOSTS [RANKS_OF_EACH [ROUNDS [LARGEST_BYTES [ORDER [SMALLEST_BYTES [FACTOR [PROCESSORS]]]]]]]]
 
-Prints every size of the collectives that add, as before_after.py does; pairs.py says what a pair is, and when a size is behind. Nothing is bound to cores: each of these hosts has the same ones, and would
-bind its first rank to the first of them.
+Prints every size of the collectives that add, as before_after.py does; pairs.py says what a pair is, and when a size is behind. PROCESSORS: "shared", all hosts have all of this machine's, and nothing is
+bound to them: each would bind its first rank to the first one. Or "parted": each host has one of them, in turn, so that its ranks don't wait for those of most other hosts.
 """
 import json
 import os
@@ -19,11 +19,24 @@ COLLECTIVES = {"tree": ["all_reduce", "reduce_scatter", "reduce"]}
 COLLECTIVES["grid"] = COLLECTIVES["tree"] + ["all_gather", "broadcast"]  # which depend on the groups as well
 
 
+def part_processors(hosts):
+    """What is started on a host from now on runs where its first process and its server for ssh do; on the first host also where
+    this one does."""
+    mine = sorted(os.sched_getaffinity(0))
+    for k, host in enumerate(hosts):
+        for pid in host.own:
+            os.sched_setaffinity(pid, {mine[k % len(mine)]})
+    os.sched_setaffinity(0, {mine[0]})
+
+
 def main():
-    words = sys.argv[1:] + ["8", "2", "15", "65536", "tree", "8", "8"][len(sys.argv) - 1:]
+    words = sys.argv[1:] + ["8", "2", "15", "65536", "tree", "8", "8", "shared"][len(sys.argv) - 1:]
+    assert words[7] in ("shared", "parted"), words[7]
     hosts, ranks, rounds, most = (int(word) for word in words[:4])
     collectives, orders = COLLECTIVES[words[4]], ["ring", words[4]]
     with cluster(hosts) as c:
+        if words[7] == "parted":
+            part_processors(c.hosts)
 
         def bench(order, collective):
             where = ",".join(f"{h.name}:{ranks}" for h in c.hosts)

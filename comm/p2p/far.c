@@ -28,7 +28,7 @@ enum {
 	NSLOTS = 4,
 	AGAIN_MS = 20, /* until a rank that did not answer is dialled again */
 	LISTEN_MS = 1, /* between looks for ranks that dial this one, if no lane is being joined */
-	LEAVE_MS = 10, /* between looks into sockets of lanes that nothing waits for */
+	PEEK_MS = 10,  /* between looks into sockets of lanes that nothing waits for */
 };
 
 enum state {
@@ -307,14 +307,14 @@ static int answer(struct kolo_comm *c, const struct ko_incoming *in)
 }
 
 /* Moves on an end that nothing here waits for: its sender may wait. A failure is reported when the
- * end is needed. may_leave: looks into a socket too, whether the sender has closed the link. */
-static void look_after(struct kolo_comm *c, struct ko_lane_end *end, bool may_leave)
+ * end is needed. peeks: looks into a socket too, whether the sender has closed the link. */
+static void look_after(struct kolo_comm *c, struct ko_lane_end *end, bool peeks)
 {
 	struct ko_far *far = end->far;
 	struct ko_slot in;
 
 	/* The system takes in what comes to a socket; other transports may need the call. */
-	if (far->state == JOINED && (may_leave || far->next_conn >= 0 || !far->link->anywhere) &&
+	if (far->state == JOINED && (peeks || far->next_conn >= 0 || !far->link->anywhere) &&
 	    far->link->ops->peek(far->link, NULL, 0, &in) == 0)
 		take_leave(far, &in);
 	if (join(c, end) < 0 && far->state < JOINING)
@@ -323,14 +323,14 @@ static void look_after(struct kolo_comm *c, struct ko_lane_end *end, bool may_le
 
 static int listen_now(struct kolo_comm *c, int64_t now)
 {
-	bool may_leave = now - c->lanes->looked_ms >= LEAVE_MS;
+	bool peeks = now - c->lanes->peeked_ms >= PEEK_MS;
 	int rc = ko_lifelines_listen_for_calls(c->lifelines);
 	struct ko_incoming in;
 
 	while (rc == 0 && ko_lifelines_answer(c->lifelines, &in))
 		rc = answer(c, &in);
-	if (may_leave)
-		c->lanes->looked_ms = now;
+	if (peeks)
+		c->lanes->peeked_ms = now;
 	c->lanes->joining = false;
 	for (int r = 0; rc == 0 && c->lanes->ends && r < c->nranks; r++) {
 		struct ko_lane_end *end = &c->lanes->ends[c->nranks + r];
@@ -338,7 +338,7 @@ static int listen_now(struct kolo_comm *c, int64_t now)
 		if (!end->far)
 			continue;
 		if (!end->first)
-			look_after(c, end, may_leave);
+			look_after(c, end, peeks);
 		if (end->far->state == CONNECTED || end->far->state == JOINING)
 			c->lanes->joining = true;
 	}

@@ -170,7 +170,7 @@ struct ko_lanes {
 	int kept;                   /* lanes to other ranks that stay open while idle */
 	bool joining;               /* a lane is being joined */
 	int64_t listened_ms;        /* ko_now_ms() of the last look for ranks that dial this one */
-	int64_t looked_ms;          /* the same, into sockets that nothing waits for */
+	int64_t peeked_ms;          /* the same, into sockets that nothing waits for */
 	struct ko_lane_end *failed; /* the end whose link has failed; NULL: none */
 };
 

@@ -160,6 +160,18 @@ static void print_machine(FILE *out, const struct machine *m)
 
 /* ---- The job --------------------------------------------------------------------------------- */
 
+/* A time in the unit that leaves at most 4 digits before the point: on a busy machine, what is
+ * measured may be thousands of times too long. */
+static void print_time(FILE *out, const char *before, double us)
+{
+	static const char *const units[] = { "us", "ms", "s" };
+	int unit = 0;
+
+	for (; unit < 2 && us >= 9999.95; unit++)
+		us /= 1000;
+	fprintf(out, "%s%.1f %s", before, us, units[unit]);
+}
+
 static void print_algorithms(FILE *out, const struct job *j)
 {
 	struct kolo_algorithm row;
@@ -185,11 +197,12 @@ static void print_algorithms(FILE *out, const struct job *j)
 				 (unsigned long long)row.min_bytes);
 		fprintf(out, "  %-14s  %-8s  %-5s  %s", row.collective, row.name, row.memory,
 			range);
-		if (first >= 0)
-			fprintf(out, "%*s  %.1f us", 20 - (int)strlen(range), "", first);
+		if (first >= 0) {
+			fprintf(out, "%*s", 20 - (int)strlen(range), "");
+			print_time(out, "  ", first);
+		}
 		if (first >= 0 && ends)
-			fprintf(out, " to %.1f us",
-				kolo_algorithm_time(j->comm, &row, row.max_bytes));
+			print_time(out, " to ", kolo_algorithm_time(j->comm, &row, row.max_bytes));
 		fprintf(out, "\n");
 	}
 	if (j->nranks == 1)

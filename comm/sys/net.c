@@ -260,6 +260,13 @@ void ko_net_hurry(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
+void ko_net_acknowledge_later(int fd)
+{
+	int no = 0;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &no, sizeof(no));
+}
+
 void ko_net_keep_alive(int fd)
 {
 	enum { IDLE_S = 10, BETWEEN_S = 5, TIMES = 3, SILENT_MS = 20000 };

@@ -72,6 +72,10 @@ int ko_net_dial(const union ko_net *to, int64_t deadline);
 /* Makes small messages leave at once (TCP_NODELAY). */
 void ko_net_hurry(int fd);
 
+/* From now on the kernel acknowledges a small message that was read with bytes that go back, with
+ * the next one, or after 40 ms. Then, or after a loss, it falls back to doing so at once. */
+void ko_net_acknowledge_later(int fd);
+
 /* Does what ko_net_hurry does. The kernel also reports a connection as broken if the other host is
  * silent for about 20 s. Bytes that nobody reads for 20 s count as silence too. */
 void ko_net_keep_alive(int fd);

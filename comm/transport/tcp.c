@@ -30,7 +30,9 @@ enum {
 	DIRECT = 16 << 10,
 	/* connections that have not shown the secret; if one more comes the oldest is dropped */
 	MAX_STRANGERS = 16,
-	AT_ONCE = 4, /* slots in a system call */
+	AT_ONCE = 4,     /* slots in a system call */
+	SHORT = 1 << 10, /* bytes: reads of no more are acknowledged later */
+	ASK_EVERY = 4,   /* of them */
 	/* bytes: the kernel gives a card at most 45 segments of 1448 bytes at a time, or 7 of 8948;
 	 * whole pages, and a head, fit in both */
 	PACKET = 60 << 10,
@@ -61,6 +63,7 @@ struct tcp_link {
 	unsigned char secret[SECRET]; /* the receiver's; the sender shows it */
 	union ko_net at;              /* where the one that was dialled listens */
 	bool accepted;                /* this rank was dialled */
+	bool paired;                  /* the connection has bytes in both directions */
 	struct ko_iface by;           /* the interface that this end must use, if it has a name */
 	char *memory;                 /* `len` bytes: the slots, each after its gap */
 	const char *payload[KO_MAX_SLOTS]; /* sender: where the bytes of each slot are */
@@ -78,7 +81,8 @@ struct tcp_link {
 	char *peeked;
 	char *ahead; /* receiver: bytes of which [from, to) are not in their slots yet */
 	size_t ahead_len, from, to;
-	int broken; /* 0, or the code of the link's failure */
+	unsigned shorts; /* receiver: short reads */
+	int broken;      /* 0, or the code of the link's failure */
 	char why[160];
 };
 
@@ -315,6 +319,7 @@ static int pair_links(struct ko_link *to, struct ko_link *from, bool first)
 	joins->fd = fd;
 	joins->at = keeps->at;
 	joins->accepted = keeps->accepted;
+	joins->paired = keeps->paired = true;
 	return 0;
 }
 
@@ -453,6 +458,14 @@ static size_t bytes_ahead(const struct tcp_link *t, size_t need, size_t into_len
 	return t->link.alone && own < t->ahead_len ? own : t->ahead_len;
 }
 
+/* The kernel acknowledges a short read at once, which takes longer than the read, unless bytes go
+ * back too. It is asked not to, now and then, since it forgets that. */
+static void acknowledge_later(struct tcp_link *t)
+{
+	if (!t->paired && !t->link.alone && t->to <= SHORT && t->shorts++ % ASK_EVERY == 0)
+		ko_net_acknowledge_later(t->fd);
+}
+
 /* Fills the next slot, or the caller's place for it. KO_EAGAIN: not all of it has come, or it has
  * no place. */
 static int fill_slot(struct tcp_link *t, void *into, size_t into_len)
@@ -476,6 +489,8 @@ static int fill_slot(struct tcp_link *t, void *into, size_t into_len)
 		} else {
 			t->from = 0;
 			rc = read_some(t, t->ahead, bytes_ahead(t, need, into_len), &t->to);
+			if (rc == 0)
+				acknowledge_later(t);
 		}
 		t->moved += n;
 		if (n && t->moved == sizeof(*head) && head->number != (uint32_t)t->filled)

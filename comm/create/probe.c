@@ -180,6 +180,18 @@ static int measure_lone(struct ko_run *run, char *buffer, size_t len, struct ko_
 	return rc;
 }
 
+/* The longest that a hop between hosts may take: a message round the ring has all its hops there.
+ * What measures longer was disturbed. 0: the ring has no such hop. */
+static double longest_far_hop(const struct kolo_comm *c, double hop_ns)
+{
+	int far = 0;
+
+	for (int r = 0; r < c->nranks; r++)
+		far += !ko_place_same(&c->table[r].place,
+				      &c->table[ko_ring_next(&c->ring, r)].place);
+	return far ? hop_ns * c->nranks / far : 0;
+}
+
 /* Measures hops of all groups at the same time, then of the leaders along the rail of rank 0. What
  * other ranks do next waits for these. */
 static int measure_levels(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
@@ -187,6 +199,7 @@ static int measure_levels(struct ko_run *run, char *buffer, size_t len, struct k
 	const struct kolo_comm *c = run->comm;
 	bool leads = ko_shape_rail(&c->shape, c->rank) == ko_shape_rail(&c->shape, 0);
 	size_t small = sizeof(uint64_t);
+	double most = longest_far_hop(c, costs->hop_ns);
 	int rc = 0;
 
 	costs->lone_bytes_per_ns = costs->bytes_per_ns;
@@ -195,6 +208,8 @@ static int measure_levels(struct ko_run *run, char *buffer, size_t len, struct k
 	if (rc < 0 || c->shape.ngroups == 1 || !leads)
 		return rc;
 	rc = measure(run, take_step_on_rail, buffer, small, &costs->rail_hop_ns);
+	if (most > 0 && costs->rail_hop_ns > most)
+		costs->rail_hop_ns = most;
 	return rc < 0 ? rc : measure_lone(run, buffer, len, costs);
 }
 

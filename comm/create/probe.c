@@ -180,8 +180,8 @@ static int measure_lone(struct ko_run *run, char *buffer, size_t len, struct ko_
 	return rc;
 }
 
-/* The longest that a hop between hosts may take: a message round the ring has all its hops there.
- * What measures longer was disturbed. 0: the ring has no such hop. */
+/* The longest that a hop between hosts may take: all of the ring's together take no longer than all
+ * of its hops. What measures longer was disturbed. 0: the ring has no such hop. */
 static double longest_far_hop(const struct kolo_comm *c, double hop_ns)
 {
 	int far = 0;

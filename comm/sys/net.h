@@ -73,7 +73,7 @@ int ko_net_dial(const union ko_net *to, int64_t deadline);
 void ko_net_hurry(int fd);
 
 /* From now on the kernel acknowledges a small message that was read with bytes that go back, with
- * the next one, or after 40 ms. Then, or after a loss, it falls back to doing so at once. */
+ * the next one, or after 40 ms. This is not permanent (tcp(7), TCP_QUICKACK). */
 void ko_net_acknowledge_later(int fd);
 
 /* Does what ko_net_hurry does. The kernel also reports a connection as broken if the other host is

@@ -459,7 +459,7 @@ static size_t bytes_ahead(const struct tcp_link *t, size_t need, size_t into_len
 }
 
 /* The kernel acknowledges a short read at once, which takes longer than the read, unless bytes go
- * back too. It is asked not to, now and then, since it forgets that. */
+ * back too. It is asked again and again not to, since that is not permanent. */
 static void acknowledge_later(struct tcp_link *t)
 {
 	if (!t->paired && !t->link.alone && t->to <= SHORT && t->shorts++ % ASK_EVERY == 0)

@@ -290,7 +290,7 @@ lint: lib
 	@B=$B tests/lint
 
 # They see the library from within, as tests do.
-PERF_PROGRAMS := reductions links copies sockets overlap queued between join zero_overlap zero_stages zero_checkpoint zero_adam zero_disk zero_plan zero_offload zero_pipeline
+PERF_PROGRAMS := reductions links lines copies sockets overlap queued between join zero_overlap zero_stages zero_checkpoint zero_adam zero_disk zero_plan zero_offload zero_pipeline
 perf_object = $(patsubst %.c,$B/%.o,$(wildcard perf/*/$1.c))
 .SECONDEXPANSION:
 $(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $$(call perf_object,$$*) $(OBJECTS)

@@ -14,11 +14,23 @@ struct ko_vectors {
 	size_t scalar_stride;
 };
 
-/* dst = the elements q of all vectors, added in the order of a block that belongs to `owner`. */
-static inline void ko_add_up(const struct ko_run *run, const struct ko_vectors *v, int owner,
-			     struct ko_piece q, void *dst)
+/* May this rank's elements be read where the program has them, after so many others were added? If
+ * dst is there too, it is overwritten by the first sum, or by what is made of the first elements.
+ */
+static inline bool ko_adds_mine(const struct ko_run *run, const void *mine, const void *dst,
+				int others)
 {
-	int nranks = run->comm->nranks;
+	return mine && (mine != dst || others < (run->red.first == run->copy ? 2 : 1));
+}
+
+/* dst = the elements q of all vectors, added in the order of a block that belongs to `owner`.
+ * `mine`: the same elements of this rank where the program has them. They are read there if they
+ * may be: what a rank has given is on its way to other cores. NULL: they are read where the others'
+ * are. */
+static inline void ko_add_up(const struct ko_run *run, const struct ko_vectors *v, int owner,
+			     struct ko_piece q, const void *mine, void *dst)
+{
+	int nranks = run->comm->nranks, me = run->comm->rank;
 	const void *partial = NULL;
 
 	if (q.n == 0)
@@ -29,6 +41,10 @@ static inline void ko_add_up(const struct ko_run *run, const struct ko_vectors *
 		const union ko_scalar *s =
 			(const void *)((const char *)v->scalar + rank * v->scalar_stride);
 
+		if ((int)rank == me && ko_adds_mine(run, mine, dst, k - 1)) {
+			own = mine;
+			s = &run->red.s;
+		}
 		if (k > 1)
 			run->red.combine(dst, partial, own, q.n, s);
 		else if (run->red.first != run->copy)
@@ -39,13 +55,15 @@ static inline void ko_add_up(const struct ko_run *run, const struct ko_vectors *
 		run->red.finish(dst, dst, q.n, &run->red.s);
 }
 
-/* dst = the sum of the vectors, each block in the order of its owner. */
-static inline void ko_add_up_all(const struct ko_run *run, const struct ko_vectors *v, void *dst)
+/* dst = the sum of the vectors, each block in the order of its owner. `mine`: as above, all of
+ * it. */
+static inline void ko_add_up_all(const struct ko_run *run, const struct ko_vectors *v,
+				 const void *mine, void *dst)
 {
 	for (int b = 0; b < run->comm->nranks; b++) {
 		struct ko_piece q = ko_plan_block(&run->plan, b);
 
-		ko_add_up(run, v, b, q, ko_at_mut(run, dst, q.first));
+		ko_add_up(run, v, b, q, ko_at(run, mine, q.first), ko_at_mut(run, dst, q.first));
 	}
 }
 

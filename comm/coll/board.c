@@ -27,12 +27,13 @@ static int write_cell(struct ko_run *run, const void *src, size_t n)
 }
 
 /* What all ranks gave in a turn: `len` bytes each. */
-static struct ko_vectors vectors_in(const struct ko_run *run, uint64_t turn, size_t len)
+static struct ko_vectors vectors_in(const struct ko_run *run, struct ko_turn turn, size_t len)
 {
 	const struct ko_board *board = run->comm->board;
 
 	return (struct ko_vectors){ ko_board_payload(board, turn, 0, len), board->rank_len,
-				    ko_run_scalar(run, &ko_board_cell(board, turn, 0)->scalar),
+				    ko_run_scalar(run,
+						  &ko_board_cell(board, turn.number, 0)->scalar),
 				    run->red.how == KO_MADE ? 0 : board->rank_len };
 }
 
@@ -74,7 +75,7 @@ static __attribute__((noinline)) void add_up_as_tree(const struct ko_run *run, s
 
 /* ---- The collectives ------------------------------------------------------------------------- */
 
-/* Sums take this rank's own elements from its cell. dst may be src, and is overwritten early. */
+/* In the ring's order sums take this rank's own elements from src, where they still are. */
 
 static int all_reduce(struct ko_run *run, const void *src, void *dst)
 {
@@ -91,17 +92,48 @@ static int all_reduce(struct ko_run *run, const void *src, void *dst)
 		return 0;
 	}
 	all = vectors(run, n);
-	ko_add_up_all(run, &all, dst);
+	ko_add_up_all(run, &all, src, dst);
+	return 0;
+}
+
+/* Must this rank's own elements lie in its cell too, because dst is written before they are added?
+ * Other ranks are before it in the order in which its sums are added. */
+static bool needs_own_copy(const struct ko_run *run, const void *own, const void *dst)
+{
+	return run->comm->sums == KO_SUMS_TREE ||
+	       !ko_adds_mine(run, own, dst, run->comm->nranks - 1);
+}
+
+/* Writes n elements for the others: those of `own` only if this rank needs them there. */
+static int give_but_own(struct ko_run *run, const void *src, size_t n, struct ko_piece own,
+			bool needs_own)
+{
+	struct ko_board *board = run->comm->board;
+	size_t len = n * run->size, first = own.first * run->size;
+	size_t after = first + (needs_own ? 0 : own.n * run->size);
+	char *out = payload(run, run->comm->rank, n);
+	int rc;
+
+	board->sent += (n - own.n) * run->size;
+	if (len <= board->short_len)
+		return ko_turn_give(run, src, len, NULL, 0);
+	rc = ko_turn_open(run);
+	if (rc < 0)
+		return rc;
+	ko_board_write(board, len, out, src, first);
+	ko_board_write(board, len, out + after, (const char *)src + after, len - after);
+	ko_turn_publish(run);
 	return 0;
 }
 
 static int reduce_scatter(struct ko_run *run, const void *src, void *dst)
 {
 	size_t n = run->plan.count;
-	int rank = run->comm->rank, rc = write_cell(run, src, n);
+	int rank = run->comm->rank, rc;
 	struct ko_piece q = ko_plan_block(&run->plan, rank);
 	struct ko_vectors all;
 
+	rc = give_but_own(run, src, n, q, needs_own_copy(run, ko_at(run, src, q.first), dst));
 	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
 		return rc;
 	count_read(run, q.n);
@@ -110,7 +142,7 @@ static int reduce_scatter(struct ko_run *run, const void *src, void *dst)
 		return 0;
 	}
 	all = vectors(run, n);
-	ko_add_up(run, &all, rank, q, dst);
+	ko_add_up(run, &all, rank, q, ko_at(run, src, q.first), dst);
 	return 0;
 }
 
@@ -149,16 +181,20 @@ static int broadcast(struct ko_run *run, const void *src, void *dst)
 	return 0;
 }
 
-/* The others don't wait for root. */
+/* The others don't wait for root, which writes only what it needs itself. */
 static int reduce(struct ko_run *run, const void *src, void *dst)
 {
 	size_t n = run->plan.count;
-	int rc = write_cell(run, src, n);
+	bool is_root = run->comm->rank == run->desc.root;
+	int rc = 0;
 	struct ko_vectors all;
 
-	if (rc < 0 || run->comm->rank != run->desc.root)
-		return rc;
-	rc = ko_turn_wait_all(run);
+	if (!is_root)
+		return write_cell(run, src, n);
+	if (needs_own_copy(run, src, dst))
+		rc = ko_turn_give(run, src, n * run->size, NULL, 0);
+	if (rc == 0)
+		rc = ko_turn_wait_all(run);
 	if (rc < 0)
 		return rc;
 	count_read(run, n);
@@ -167,7 +203,7 @@ static int reduce(struct ko_run *run, const void *src, void *dst)
 		return 0;
 	}
 	all = vectors(run, n);
-	ko_add_up(run, &all, run->desc.root, ko_plan_block(&run->plan, 0), dst);
+	ko_add_up(run, &all, run->desc.root, ko_plan_block(&run->plan, 0), src, dst);
 	return 0;
 }
 
@@ -277,8 +313,8 @@ static int give_and_take(struct ko_run *run, const void *src, void *dst)
 	enum ko_coll coll = (enum ko_coll)run->desc.coll;
 	int rc;
 
-	if (run->plan.count * run->size > run->comm->board->cell_room)
-		ko_board_take_cells(run->comm->board, most_given(run) * run->size);
+	if (run->plan.count * run->size > run->comm->board->short_len)
+		ko_board_take_rooms(run->comm->board, most_given(run) * run->size);
 	switch (coll) {
 	case KO_ALL_REDUCE: rc = all_reduce(run, src, dst); break;
 	case KO_REDUCE_SCATTER: rc = reduce_scatter(run, src, dst); break;
@@ -301,13 +337,15 @@ static struct ko_model model(const struct ko_run *run)
 	size_t others = (size_t)run->comm->nranks - 1, own = ko_plan_block(p, rank).n;
 
 	switch ((enum ko_coll)run->desc.coll) {
-	case KO_REDUCE_SCATTER: return (struct ko_model){ p->count, others * own };
+	case KO_REDUCE_SCATTER: return (struct ko_model){ p->count - own, others * own };
 	case KO_ALL_GATHER: return (struct ko_model){ own, p->count - own };
 	case KO_ALL_REDUCE: return (struct ko_model){ p->count, others * p->count };
 	case KO_BROADCAST:
 		return (struct ko_model){ rank == root ? p->count : 0,
 					  rank == root ? 0 : p->count };
-	case KO_REDUCE: return (struct ko_model){ p->count, rank == root ? others * p->count : 0 };
+	case KO_REDUCE:
+		return (struct ko_model){ rank == root ? 0 : p->count,
+					  rank == root ? others * p->count : 0 };
 	case KO_ALL_TO_ALL: return (struct ko_model){ others * own, others * own };
 	case KO_GATHER:
 		return (struct ko_model){ rank == root ? 0 : own, rank == root ? others * own : 0 };
@@ -319,12 +357,9 @@ static struct ko_model model(const struct ko_run *run)
 
 /* ---- When ------------------------------------------------------------------------------------ */
 
-/* Each rank writes all of the vector into its cells, or its own block for an all-gather. Where each
- * rank has a processor, long vectors go round the ring, in which all write and read at a time
- * (why: D171 in comm/DECISIONS.md). */
+/* Each rank writes all of the vector, or its own block for an all-gather. */
 static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
 {
-	enum { LONG = 128 << 10 };
 	uint64_t fits = costs->board_room;
 
 	(void)windows;
@@ -332,7 +367,15 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 		return 1;
 	if (coll == KO_ALL_GATHER)
 		fits *= (uint64_t)nranks;
-	return (costs->share > 1 ? fits : ko_min_size(fits, LONG)) + 1;
+	return fits + 1;
+}
+
+/* Bytes per ns that a rank writes and another one reads. Directly they cost what they cost between
+ * neighbours, so beside that the board's own rate does not count. */
+static double rate(const struct ko_costs *costs, bool windows)
+{
+	return windows || costs->board_bytes_per_ns <= 0 ? costs->bytes_per_ns
+							 : costs->board_bytes_per_ns;
 }
 
 /* One turn. Crossings are the bytes, as a share of the vector, that a rank writes and then reads;
@@ -342,18 +385,17 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 {
 	double n = nranks, crossings, additions = 0;
 
-	(void)windows;
 	switch (coll) {
 	case KO_ALL_REDUCE: /* each rank adds up all of it, and not its block alone */
-		crossings = 1 + (n - 1);
+		crossings = n;
 		additions = costs->share * ((n - 1) - (n - 1) / n);
 		break;
-	case KO_REDUCE_SCATTER: crossings = 1 + (n - 1) / n; break;
-	case KO_ALL_GATHER: crossings = 1 / n + (n - 1) / n; break;
+	case KO_REDUCE_SCATTER: crossings = 2 * (n - 1) / n; break;
+	case KO_ALL_GATHER: crossings = 1; break;
 	case KO_BROADCAST: crossings = 2; break;
 	default: crossings = n; break; /* of reduce */
 	}
-	return (struct ko_estimate){ costs->turn_ns, crossings / costs->bytes_per_ns +
+	return (struct ko_estimate){ costs->turn_ns, crossings / rate(costs, windows) +
 							     additions / KO_ADDED_PER_NS };
 }
 
@@ -361,7 +403,7 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 static bool takes(const struct ko_run *run)
 {
 	return !(run->desc.how & KO_UNEVEN) ||
-	       most_given(run) * run->size <= ko_board_room(run->comm->nranks);
+	       most_given(run) * run->size <= ko_board_room(run->comm->board);
 }
 
 /* ---- In slices ------------------------------------------------------------------------------- */
@@ -392,7 +434,8 @@ static size_t fitting(const struct ko_run *run)
 {
 	enum { LINE = 64 };
 	int nranks = run->comm->nranks;
-	size_t bytes = ko_board_room(nranks) / spans((enum ko_coll)run->desc.coll, nranks);
+	size_t bytes =
+		ko_board_room(run->comm->board) / spans((enum ko_coll)run->desc.coll, nranks);
 	size_t n = bytes / run->size;
 
 	return LINE % run->size || bytes < LINE ? n : n - n % (LINE / run->size);
@@ -433,35 +476,43 @@ static char *given_for(const struct slices *p, int rank, int part)
 /* Begins a turn in which all ranks give. */
 static int open_turn(const struct slices *p)
 {
-	ko_board_take_cells(p->run->comm->board, p->len);
+	ko_board_take_rooms(p->run->comm->board, p->len);
 	return ko_turn_open(p->run);
 }
 
-static void write_slice(const struct slices *p, size_t k, const void *src)
+/* Writes slice k for the others: this rank's own part of it only if it needs it there. */
+static void write_slice(const struct slices *p, size_t k, const void *src, bool needs_own)
 {
 	struct ko_run *run = p->run;
+	struct ko_board *board = run->comm->board;
+	int rank = run->comm->rank;
 
 	for (int part = 0; part < run->comm->nranks; part++) {
 		struct ko_piece q = piece(p, part, k);
 
-		keep(run, given_for(p, run->comm->rank, part), ko_at(run, src, q.first), q.n);
-		run->comm->board->sent += q.n * run->size;
+		if (q.n && (part != rank || needs_own))
+			ko_board_write(board, p->len, given_for(p, rank, part),
+				       ko_at(run, src, q.first), q.n * run->size);
+		if (part != rank)
+			board->sent += q.n * run->size;
 	}
 }
 
-/* dst = the sums of this rank's part of slice k, which was given in `turn`. */
-static void add_up_slice(const struct slices *p, size_t k, uint64_t turn, void *dst)
+/* dst = the sums of this rank's part of slice k of src, which was given in `turn`. */
+static void add_up_slice(const struct slices *p, size_t k, struct ko_turn turn, const void *src,
+			 void *dst)
 {
 	struct ko_run *run = p->run;
 	int rank = run->comm->rank;
 	struct ko_vectors all = vectors_in(run, turn, p->len);
-	struct ko_piece q = { (size_t)rank * p->step, piece(p, rank, k).n };
+	struct ko_piece mine = piece(p, rank, k), q = { (size_t)rank * p->step, mine.n };
 
 	count_read(run, q.n);
 	if (run->comm->sums == KO_SUMS_TREE)
 		ko_tree_add_up(run, &all, q, dst);
 	else
-		ko_add_up(run, &all, run->desc.coll == KO_REDUCE ? run->desc.root : rank, q, dst);
+		ko_add_up(run, &all, run->desc.coll == KO_REDUCE ? run->desc.root : rank, q,
+			  ko_at(run, src, mine.first), dst);
 }
 
 /* dst = the sums of slice k, which all ranks gave in this turn. */
@@ -487,18 +538,18 @@ static int reduce_slices(const struct slices *p, const void *src, void *dst)
 	struct ko_board *board = run->comm->board;
 	int rank = run->comm->rank, nranks = run->comm->nranks, rc = 0;
 	bool wants = run->desc.coll == KO_ALL_REDUCE || rank == run->desc.root;
-	uint64_t before = 0;
+	struct ko_turn before = { 0 };
 
 	for (size_t k = 0; rc == 0 && k <= p->count; k++) {
 		rc = open_turn(p);
 		if (rc < 0)
 			break;
 		if (k > 0) {
-			add_up_slice(p, k - 1, before, given_for(p, rank, nranks));
+			add_up_slice(p, k - 1, before, src, given_for(p, rank, nranks));
 			board->sent += piece(p, rank, k - 1).n * run->size;
 		}
 		if (k < p->count)
-			write_slice(p, k, src);
+			write_slice(p, k, src, run->comm->sums == KO_SUMS_TREE);
 		ko_turn_publish(run);
 		if (k < p->count || wants)
 			rc = ko_turn_wait_all(run);
@@ -513,17 +564,19 @@ static int reduce_slices(const struct slices *p, const void *src, void *dst)
 static int reduce_scatter_slices(const struct slices *p, const void *src, void *dst)
 {
 	struct ko_run *run = p->run;
+	size_t own = piece(p, run->comm->rank, 0).first;
+	bool needs_own = needs_own_copy(run, ko_at(run, src, own), dst);
 	int rc = 0;
 
 	for (size_t k = 0; rc == 0 && k < p->count; k++) {
 		rc = open_turn(p);
 		if (rc < 0)
 			break;
-		write_slice(p, k, src);
+		write_slice(p, k, src, needs_own);
 		ko_turn_publish(run);
 		rc = ko_turn_wait_all(run);
 		if (rc == 0)
-			add_up_slice(p, k, run->comm->board->turn,
+			add_up_slice(p, k, run->comm->board->turn, src,
 				     ko_at_mut(run, dst, k * p->step));
 		ko_turn_end(run);
 	}
@@ -538,7 +591,7 @@ static int all_gather_slices(const struct slices *p, const void *src, void *dst)
 	for (size_t k = 0; rc == 0 && k < p->count; k++) {
 		struct ko_piece q = piece(p, rank, k);
 
-		ko_board_take_cells(run->comm->board, p->len);
+		ko_board_take_rooms(run->comm->board, p->len);
 		rc = write_cell(run, ko_at(run, src, k * p->step), q.n);
 		if (rc == 0)
 			keep(run, ko_at_mut(run, dst, q.first), ko_at(run, src, k * p->step), q.n);
@@ -591,7 +644,7 @@ static int broadcast_slices(const struct slices *p, const void *src, void *dst)
 	int rc = 0;
 
 	for (size_t k = 0; rc == 0 && k < p->count; k++) {
-		ko_board_take_cells(run->comm->board, p->len);
+		ko_board_take_rooms(run->comm->board, p->len);
 		rc = run->comm->rank == run->desc.root ? give_slice(p, k, src, dst)
 						       : take_slice(p, k, dst);
 		ko_turn_end(run);
@@ -622,7 +675,7 @@ static struct ko_model slices_model(const struct ko_run *run)
 	if (coll != KO_ALL_REDUCE && coll != KO_REDUCE)
 		return model(run);
 	return (struct ko_model){
-		all + own,
+		all,
 		others * own + (coll == KO_ALL_REDUCE || c->rank == run->desc.root ? all - own : 0)
 	};
 }
@@ -668,18 +721,17 @@ static struct ko_estimate slices_cost(enum ko_coll coll, const struct ko_costs *
 {
 	double n = nranks, crossings, turns = 1;
 
-	(void)windows;
 	switch (coll) {
-	case KO_REDUCE_SCATTER: crossings = 1 + (n - 1) / n; break;
+	case KO_REDUCE_SCATTER: crossings = 2 * (n - 1) / n; break;
 	case KO_ALL_GATHER: crossings = 1; break;
 	case KO_BROADCAST: crossings = 2; break;
 	default: /* a reduction to all or to root */
 		turns = 2;
-		crossings = 1 + (n - 1) / n + 1;
+		crossings = 1 + 2 * (n - 1) / n;
 		break;
 	}
 	return (struct ko_estimate){ turns * costs->turn_ns,
-				     crossings / costs->bytes_per_ns +
+				     crossings / rate(costs, windows) +
 					     costs->turn_ns / bytes_a_turn(coll, costs, nranks) };
 }
 

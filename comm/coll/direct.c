@@ -483,7 +483,9 @@ static bool takes(const struct ko_run *run)
 /* In a turn of their own all ranks report where their buffers are. */
 static int agree(struct ko_run *run, const void *src, void *dst)
 {
-	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board->turn };
+	struct direct d = {
+		.run = run, .src = src, .dst = dst, .turn = run->comm->board->turn.number
+	};
 	int rc = make_offer(&d);
 
 	if (rc == 0)
@@ -498,7 +500,7 @@ static int agree(struct ko_run *run, const void *src, void *dst)
 static int perform(struct ko_run *run, const void *src, void *dst)
 {
 	struct direct d = {
-		.run = run, .src = src, .dst = dst, .turn = run->comm->board->turn - 1
+		.run = run, .src = src, .dst = dst, .turn = run->comm->board->turn.number - 1
 	};
 	int rc;
 

@@ -55,7 +55,7 @@ static int exchange(struct ko_run *run, const void *src, void *dst)
 	if (rc < 0)
 		return rc;
 	if (c->sums == KO_SUMS_RING) {
-		ko_add_up_all(run, &all, dst);
+		ko_add_up_all(run, &all, NULL, dst);
 		return ko_drain(run);
 	}
 	rc = ko_drain(run); /* links may send from what is overwritten now */

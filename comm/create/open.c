@@ -35,10 +35,7 @@ static size_t whole_pages(size_t len)
 /* Where the board begins in the memory that the ranks share, behind roster and bells. */
 static size_t board_at(int nranks)
 {
-	size_t before = ko_roster_len(nranks) + ko_bells_len(nranks);
-	size_t line = _Alignof(struct ko_cell);
-
-	return (before + line - 1) / line * line;
+	return whole_pages(ko_roster_len(nranks) + ko_bells_len(nranks));
 }
 
 /* A communicator and its parts, in one block. */

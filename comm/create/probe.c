@@ -22,8 +22,9 @@
 
 enum {
 	PROBE_SLOTS = 8,
-	PROBE_BYTES = 64 << 10, /* at most, of a slot */
-	NEAR_MESSAGE = 2 << 10, /* bytes */
+	PROBE_BYTES = 64 << 10,  /* at most, of a slot */
+	NEAR_MESSAGE = 16 << 10, /* bytes */
+	LONG_PAYLOAD = 64 << 10,
 	FAR_MESSAGE = 64 << 10, /* between hosts, where fewer can't be told from none */
 	REPEATS = 3,            /* the best counts: the first one warms up */
 	FAR_REPEATS = 8,        /* between hosts, where more disturbs */
@@ -99,6 +100,25 @@ static int take_turn(struct ko_run *run, char *buffer, size_t len)
 	rc = ko_turn_give(run, buffer, len, NULL, 0);
 	for (int k = 1; rc == 0 && k < c->nranks; k++)
 		rc = ko_turn_wait(run, ko_ring_back(&c->ring, c->rank, k));
+	ko_turn_end(run);
+	return rc;
+}
+
+/* The same of a long payload, which all others read. */
+static int take_long_turn(struct ko_run *run, char *buffer, size_t len)
+{
+	struct kolo_comm *c = run->comm;
+	int rc;
+
+	ko_board_take_rooms(c->board, len);
+	rc = ko_turn_give(run, buffer, len, NULL, 0);
+	for (int k = 1; rc == 0 && k < c->nranks; k++) {
+		int r = ko_ring_back(&c->ring, c->rank, k);
+
+		rc = ko_turn_wait(run, r);
+		if (rc == 0)
+			memcpy(buffer, ko_board_payload(c->board, c->board->turn, r, len), len);
+	}
 	ko_turn_end(run);
 	return rc;
 }
@@ -225,6 +245,40 @@ static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko
 	if (rc == 0 && !c->spread)
 		rc = measure(run, take_turn, buffer, sizeof(uint64_t), &costs->turn_ns);
 	return rc == 0 && c->rails ? measure_levels(run, buffer, large, costs) : rc;
+}
+
+/* Measures long payloads on the board in each way, and what their bytes cost in the best one. A way
+ * shows that only after all of its lines have been used. Where ranks share processors their lines
+ * are in the same caches. */
+static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
+{
+	enum { PARTS = 4 };
+	struct kolo_comm *c = run->comm;
+	struct ko_board *board = c->board;
+	size_t bytes = ko_min_size(len, LONG_PAYLOAD);
+	double best = 0;
+	int rc = 0;
+
+	if (c->spread || c->share > 1 || bytes > ko_board_room(board))
+		return 0;
+	for (enum ko_board_way way = 0; rc == 0 && way < KO_BOARD_WAYS; way++) {
+		double ns = 0, ignored = 0;
+		int laps;
+
+		ko_board_set_way(board, c->nranks, way);
+		laps = (int)(board->span * board->room_len / bytes / PARTS);
+		for (int k = 0; rc == 0 && k < PARTS; k++)
+			rc = measure_once(run, take_long_turn, laps, buffer, bytes, &ignored);
+		for (int k = 0; rc == 0 && k < PARTS / 2; k++)
+			rc = measure_once(run, take_long_turn, laps, buffer, bytes, &ns);
+		if (best > 0 && ns >= best)
+			continue;
+		best = ns;
+		costs->board_way = way;
+	}
+	best -= best > 2 * costs->turn_ns ? costs->turn_ns : best / 2;
+	costs->board_bytes_per_ns = c->nranks * (double)bytes / best;
+	return rc;
 }
 
 /* Measures the rate of slots to next. Every other edge of the ring is used at a time: those from
@@ -369,8 +423,8 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.read_bytes_per_ns = c->roster->post[0].read_bytes_per_ns;
 	out->costs.share = c->share;
 	out->costs.network = is_network(c);
-	out->costs.board_room = ko_board_room(c->nranks);
-	out->costs.cell_room = ko_board_cell_room(c->nranks);
+	ko_board_set_way(c->board, c->nranks, costs->board_way);
+	out->costs.board_room = ko_board_room(c->board);
 	out->costs.exchange_room = ko_exchange_room(c);
 	out->costs.exchange_hops = ko_bruck_hops(c);
 	out->costs.groups = c->shape.ngroups;
@@ -408,9 +462,11 @@ static int agree(struct ko_run *run, const struct ko_costs *costs)
 		rc = go_round(run, &agreed, sizeof(agreed));
 	if (rc == 0)
 		rc = ko_drain(run);
-	if (rc == 0)
-		c->agreed = agreed;
-	return rc;
+	if (rc < 0)
+		return rc;
+	c->agreed = agreed;
+	ko_board_set_way(c->board, c->nranks, agreed.costs.board_way);
+	return 0;
 }
 
 _Static_assert(sizeof(struct ko_agreed) <= KO_MIN_SLOT, "it fits into a slot");
@@ -440,6 +496,8 @@ static int measure_all(struct ko_run *run)
 	if (rc == 0)
 		rc = measure_stores(run, buffer, len);
 	if (rc == 0 && !run->comm->spread)
+		rc = measure_board(run, buffer, len, &costs);
+	if (rc == 0 && !run->comm->spread)
 		rc = measure_reading(run, buffer, len);
 	if (rc == 0)
 		rc = agree(run, &costs);
@@ -454,6 +512,7 @@ static int take_over(struct ko_run *run, const struct kolo_comm *like)
 	int rc = 0;
 
 	c->agreed = like->agreed;
+	ko_board_set_way(c->board, c->nranks, c->agreed.costs.board_way);
 	c->edges.to->stores = like->edges.to->stores;
 	c->edges.to->bytes_per_ns = like->edges.to->bytes_per_ns;
 	if (ko_edges_differ(c))

@@ -1,23 +1,38 @@
-/* How cells lie in the board's memory (ko_board_view), their prefetch (ko_board_expect), and turns
- * that take several (ko_board_take_cells). */
+/* How the board's memory is divided (ko_board_view), rooms of long payloads (ko_board_take_rooms),
+ * and prefetch (ko_board_expect). */
 #include "comm/memory/board.h"
 
 enum {
 	LINE = 64,
 	SMALL = sizeof(((struct ko_cell *)0)->small),
-	MAX_ALL = 1 << 20 /* bytes of payload in all cells: with 2 ranks 32 KiB in each cell */
+	MAX_ALL = 4 << 20, /* bytes of all ranks' rooms */
+	ROOM = 4 << 10,    /* bytes of a room, if there are not too many ranks */
+	NARROW = 4         /* narrow, long payloads walk through this part of the rooms */
 };
 
-/* Whole lines for the payload, so that no two cells share one. With very many ranks there are
- * none. */
-static size_t cell_room(int nranks)
+/* A power of two: 16 or more, each of ROOM bytes if possible. */
+static size_t rooms_of(int nranks)
 {
-	return MAX_ALL / KO_BOARD_CELLS / (size_t)nranks / LINE * LINE;
+	size_t rooms = KO_BOARD_ROOMS;
+
+	while (rooms > KO_BOARD_CELLS && rooms * ROOM * (size_t)nranks > MAX_ALL)
+		rooms /= 2;
+	return rooms;
 }
 
+/* Whole lines, so that no two payloads share one. With very many ranks there are none. */
+static size_t room_len(int nranks)
+{
+	size_t len = MAX_ALL / rooms_of(nranks) / (size_t)nranks / LINE * LINE;
+
+	return len < ROOM ? len : ROOM;
+}
+
+/* Two neighbours' rooms begin half a page apart: a processor takes a load for one of what it has
+ * just stored if both lie in the same place of a page. */
 static size_t rank_len(int nranks)
 {
-	return KO_BOARD_CELLS * (sizeof(struct ko_cell) + cell_room(nranks));
+	return KO_BOARD_CELLS * sizeof(struct ko_cell) + rooms_of(nranks) * room_len(nranks);
 }
 
 size_t ko_board_len(int nranks)
@@ -25,57 +40,74 @@ size_t ko_board_len(int nranks)
 	return nranks == 1 ? 0 : (size_t)nranks * rank_len(nranks);
 }
 
-size_t ko_board_cell_room(int nranks)
+size_t ko_board_room(const struct ko_board *board)
 {
-	size_t room = cell_room(nranks);
-
-	return room ? room : SMALL;
+	return board->room_len ? board->span / 2 * board->room_len : SMALL;
 }
 
-size_t ko_board_room(int nranks)
+const char *ko_board_way_name(enum ko_board_way way)
 {
-	size_t room = cell_room(nranks);
+	static const char *const names[] = { "narrow", "wide", "streamed" };
 
-	return room ? KO_BOARD_LONG * room : SMALL;
+	return names[way];
+}
+
+void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way)
+{
+	size_t rooms = rooms_of(nranks), narrow = rooms / NARROW;
+
+	board->way = way;
+	board->span = way == KO_BOARD_WIDE || narrow < KO_BOARD_CELLS ? rooms : narrow;
+	board->before = board->span;
 }
 
 struct ko_board ko_board_view(void *memory, int nranks)
 {
-	return (struct ko_board){ .memory = memory,
+	struct ko_board board = { .memory = memory,
 				  .rank_len = rank_len(nranks),
-				  .cell_room = cell_room(nranks),
-				  .turn = 1,
-				  .cells = 1 };
+				  .room_len = room_len(nranks) };
+
+	board.short_len = board.room_len < KO_BOARD_SHORT ? board.room_len : KO_BOARD_SHORT;
+	ko_board_set_way(&board, nranks, KO_BOARD_NARROW);
+	ko_board_end_turn(&board);
+	return board;
 }
 
-/* Cells for a payload of so many bytes: a power of two, KO_BOARD_LONG at most. */
-static uint64_t cells_for(const struct ko_board *board, size_t bytes)
+/* Where the next payload begins, if it has so many rooms: at a multiple of them, so that two of the
+ * same length have no room in common. Payloads walk downwards: a core that reads one fetches some
+ * lines behind it too, and those must not be the next ones to be written. */
+static size_t place(const struct ko_board *board, size_t rooms)
 {
-	uint64_t cells = 1;
+	size_t end = board->before / rooms * rooms;
 
-	while (bytes > SMALL && bytes > cells * board->cell_room && cells < KO_BOARD_LONG)
-		cells *= 2;
-	return cells;
+	return (end ? end : board->span / rooms * rooms) - rooms;
 }
 
-/* The number of the next turn, if it takes so many cells. */
-static uint64_t number(const struct ko_board *board, uint64_t cells)
+static size_t rooms_for(const struct ko_board *board, size_t bytes)
 {
-	return (board->turn + cells - 1) & ~(cells - 1);
+	return (bytes + board->room_len - 1) / board->room_len;
 }
 
-void ko_board_take_cells(struct ko_board *board, size_t bytes)
+void ko_board_take_rooms(struct ko_board *board, size_t bytes)
 {
-	board->cells = cells_for(board, bytes);
-	board->turn = number(board, board->cells);
+	if (bytes <= board->short_len || bytes <= SMALL)
+		return;
+	board->rooms = rooms_for(board, bytes);
+	board->turn.room = place(board, board->rooms);
+	board->before = board->turn.room;
 }
 
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes)
 {
-	uint64_t turn = number(board, cells_for(board, bytes));
-	struct ko_cell *cell = ko_board_cell(board, turn, rank);
+	struct ko_turn turn = board->turn;
 
-	ko_expect_to_write(cell, LINE);
-	if (bytes > SMALL)
-		ko_expect_to_write(ko_board_payload(board, turn, rank, bytes), bytes);
+	ko_expect_to_write(ko_board_cell(board, turn.number, rank), LINE);
+	if (bytes <= SMALL)
+		return;
+	if (bytes > board->short_len) {
+		if (board->way == KO_BOARD_STREAMED)
+			return;
+		turn.room = place(board, rooms_for(board, bytes));
+	}
+	ko_expect_to_write(ko_board_payload(board, turn, rank, bytes), bytes);
 }

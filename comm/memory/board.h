@@ -2,28 +2,30 @@
  * rank writes its vector into a cell of its own. The ranks that need it read it there.
  * comm/coll/board.c has the collectives that use it, turns.h the waiting.
  *
- * A turn is one use of the board by all ranks. Each rank has 16 cells and uses the next one in each
- * turn. Three would be safe. More are faster: a cell that the first-level cache has dropped before
- * it is used again moves faster between cores.
+ * A turn is one use of the board by all ranks. Turns have numbers, from 1. Each rank has 16 cells
+ * and uses the next one in each turn. Three would be safe. More are faster: a cell that the
+ * first-level cache has dropped before it is used again moves faster between cores.
  *
- * A cell has a head and room for a payload. The heads of a rank lie in a row, and the rooms behind
- * them. A long payload goes on in the rooms of the next cells: it takes 2, 4 or 8, and begins at a
- * multiple of that. Turns have numbers, from 1; one that takes so many cells uses up as many
- * numbers. All ranks know the length of the longest payload in a turn, so they number alike. */
+ * A payload that does not fit into the cell itself lies in rooms behind the cells. A short one lies
+ * in the room with the cell's number. Long ones take as many rooms as they need, and walk through
+ * all of the span. How wide that is depends on what the caches do (enum ko_board_way). All ranks
+ * know the length of the longest payload in a turn, so they agree where everyone's lies. */
 #ifndef COMM_MEMORY_BOARD_H
 #define COMM_MEMORY_BOARD_H
 
+#include "comm/plan/algorithm.h"
 #include "comm/reduce/reduce.h"
 
 #include <stdatomic.h>
 
 enum {
 	KO_BOARD_CELLS = 16,
-	KO_BOARD_LONG = 8 /* that a turn takes at most; the next one finds as many others */
+	KO_BOARD_ROOMS = 512,    /* of a rank, at most */
+	KO_BOARD_SHORT = 1 << 10 /* bytes of a payload that has no need of more than 16 rooms */
 };
 
-/* A cell's head. A small payload lies in the same cache line as the turn, so one transfer brings
- * both. The next head is two lines away: some processors fetch pairs of them. */
+/* A cell. A small payload lies in the same cache line as the turn, so one transfer brings both.
+ * The next cell is two lines away: some processors fetch pairs of them. */
 struct ko_cell {
 	/* The turn that the rest belongs to. Written last, by the owner alone, and only if it gives
 	 * something */
@@ -33,55 +35,89 @@ struct ko_cell {
 	char small[40];         /* the payload, if it fits */
 };
 
+/* A turn: its number, and where a payload begins that has rooms. */
+struct ko_turn {
+	uint64_t number;
+	size_t room;
+};
+
 /* One rank's view of the board. */
 struct ko_board {
 	char *memory;
-	size_t rank_len;               /* bytes of all cells of a rank */
-	size_t cell_room;              /* bytes of payload in a cell's room; 0: small ones only */
-	uint64_t turn;                 /* number of the turn, from 1; the same on all ranks */
-	uint64_t cells;                /* that it takes */
-	uint64_t safe;                 /* seq up to which all ranks have finished all operations */
-	uint64_t used[KO_BOARD_CELLS]; /* seq of the operation that wrote this rank's cell */
-	uint64_t sent;                 /* bytes written into own cells */
-	uint64_t received;             /* bytes read in others' cells */
+	size_t rank_len;  /* bytes of all that a rank has */
+	size_t room_len;  /* bytes of a room; 0: there are no rooms */
+	size_t short_len; /* a longer payload is a long one */
+	size_t span;      /* rooms that long payloads walk through */
+	enum ko_board_way way;
+	struct ko_turn turn; /* the next one, or the one under way; the same on all ranks */
+	size_t rooms;        /* that its payload has, if it is a long one; else 0 */
+	size_t before;       /* the room before which the next long payload ends */
+	uint64_t safe;       /* seq up to which all ranks have finished all operations */
+	uint64_t sent;       /* bytes given by this rank */
+	uint64_t received;   /* bytes read of what others gave */
+	/* seq of the operation that wrote this rank's room last; the first of them also of that
+	 * which wrote the cell */
+	uint64_t used[KO_BOARD_ROOMS];
 };
 
-/* Bytes of all cells of all ranks; 0 for one rank. */
+/* Bytes of all that the ranks have; 0 for one rank. */
 size_t ko_board_len(int nranks);
 
-/* Bytes of payload that fit into a cell, and into as many as one turn may take. */
-size_t ko_board_cell_room(int nranks);
-size_t ko_board_room(int nranks);
-
 /* The view of a new board in ko_board_len zeroed bytes that all ranks map. They begin where a cell
- * may. */
+ * may. The way is KO_BOARD_NARROW. */
 struct ko_board ko_board_view(void *memory, int nranks);
 
-/* The cell that `rank` uses in a turn. */
-static inline struct ko_cell *ko_board_cell(const struct ko_board *board, uint64_t turn, int rank)
-{
-	char *heads = board->memory + (size_t)rank * board->rank_len;
+/* "narrow", "wide" or "streamed". */
+const char *ko_board_way_name(enum ko_board_way way);
 
-	return (struct ko_cell *)(void *)heads + turn % KO_BOARD_CELLS;
+/* Long payloads of the next turns are written so. All ranks call it between the same turns. */
+void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way);
+
+/* Bytes of payload that a turn may have: the next one finds other rooms. */
+size_t ko_board_room(const struct ko_board *board);
+
+/* The cell that `rank` uses in the turn of this number. */
+static inline struct ko_cell *ko_board_cell(const struct ko_board *board, uint64_t number, int rank)
+{
+	char *cells = board->memory + (size_t)rank * board->rank_len;
+
+	return (struct ko_cell *)(void *)cells + number % KO_BOARD_CELLS;
 }
 
 /* Where a payload of so many bytes lies that `rank` gives in a turn. */
-static inline char *ko_board_payload(const struct ko_board *board, uint64_t turn, int rank,
+static inline char *ko_board_payload(const struct ko_board *board, struct ko_turn turn, int rank,
 				     size_t bytes)
 {
-	struct ko_cell *cell = ko_board_cell(board, turn, rank);
-	char *rooms = (char *)(cell - turn % KO_BOARD_CELLS + KO_BOARD_CELLS);
+	struct ko_cell *cell = ko_board_cell(board, turn.number, rank);
+	char *rooms = (char *)(cell - turn.number % KO_BOARD_CELLS + KO_BOARD_CELLS);
 
-	return bytes <= sizeof(cell->small) ? cell->small
-					    : rooms + turn % KO_BOARD_CELLS * board->cell_room;
+	return bytes <= sizeof(cell->small) ? cell->small : rooms + turn.room * board->room_len;
 }
 
-/* This rank is about to write a payload of so many bytes into its cell of this turn. Prefetches all
- * lines of it for writing at once. Stores alone would wait for one line after the other. */
+/* This rank is about to give a payload of so many bytes in this turn. Prefetches its first lines
+ * for writing at once. Stores alone would wait for one line after the other. */
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes);
 
-/* Numbers the turn, in which no rank gives more than so many bytes, at most ko_board_room. If they
- * are no more than ko_board_cell_room this need not be called. */
-void ko_board_take_cells(struct ko_board *board, size_t bytes);
+/* Finds rooms for the turn, in which no rank gives more than so many bytes, at most ko_board_room.
+ * If they are no more than short_len this need not be called. */
+void ko_board_take_rooms(struct ko_board *board, size_t bytes);
+
+/* The turn is over: the next one begins. */
+static inline void ko_board_end_turn(struct ko_board *board)
+{
+	board->turn.number++;
+	board->turn.room = board->turn.number % KO_BOARD_CELLS;
+	board->rooms = 0;
+}
+
+/* Writes into a payload of `all` bytes, of this rank. */
+static inline void ko_board_write(const struct ko_board *board, size_t all, void *out,
+				  const void *src, size_t len)
+{
+	if (all > board->short_len && board->way == KO_BOARD_STREAMED)
+		ko_stream_copy(out, src, len);
+	else
+		ko_copy_expected(out, src, len);
+}
 
 #endif

@@ -36,33 +36,35 @@ static int try_cell(void *what)
 {
 	const struct look *l = what;
 	const struct ko_board *board = l->run->comm->board;
-	struct ko_cell *cell = ko_board_cell(board, board->turn, l->rank);
+	struct ko_cell *cell = ko_board_cell(board, board->turn.number, l->rank);
 
 	/* Pairs with the release in ko_turn_give: a rank that sees the turn sees the rest. */
-	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != board->turn)
+	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != board->turn.number)
 		return KO_EAGAIN;
 	return cell->tag == l->run->tag
 		       ? 0
 		       : ko_wait_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
 }
 
-/* The last operation other than `seq` that wrote one of this rank's cells of this turn; 0: none. */
+/* The last operation other than `seq` that wrote this rank's cell or rooms of this turn; 0:
+ * none. */
 static inline uint64_t last_use(const struct ko_board *board, uint64_t seq)
 {
-	const uint64_t *used = &board->used[board->turn % KO_BOARD_CELLS];
-	uint64_t last = used[0] != seq ? used[0] : 0;
+	const uint64_t *used = &board->used[board->turn.room];
+	uint64_t cell = board->used[board->turn.number % KO_BOARD_CELLS];
+	uint64_t last = cell != seq ? cell : 0;
 
-	for (uint64_t k = 1; k < board->cells; k++)
+	for (size_t k = 0; k < board->rooms; k++)
 		last = used[k] > last && used[k] != seq ? used[k] : last;
 	return last;
 }
 
 static inline void note_use(struct ko_board *board, uint64_t seq)
 {
-	uint64_t *used = &board->used[board->turn % KO_BOARD_CELLS];
+	uint64_t *used = &board->used[board->turn.room];
 
-	used[0] = seq;
-	for (uint64_t k = 1; k < board->cells; k++)
+	board->used[board->turn.number % KO_BOARD_CELLS] = seq;
+	for (size_t k = 0; k < board->rooms; k++)
 		used[k] = seq;
 }
 
@@ -86,13 +88,17 @@ static int wait_room(struct ko_run *run, uint64_t seq)
 	return rc;
 }
 
-/* If nothing comes back from those who read it, memcpy is the faster one: why: D168. */
-static inline void write_payload(const struct ko_run *run, char *out, const void *src, size_t len)
+/* Of `all` bytes. If nothing comes back from those who read it, memcpy is the faster one: why:
+ * D168. */
+static inline void write_payload(const struct ko_run *run, size_t all, char *out, const void *src,
+				 size_t len)
 {
-	if (ko_coll_has_root(run->desc.coll))
+	const struct ko_board *board = run->comm->board;
+
+	if (ko_coll_has_root(run->desc.coll) && board->way != KO_BOARD_STREAMED)
 		memcpy(out, src, len);
 	else
-		ko_copy_expected(out, src, len);
+		ko_board_write(board, all, out, src, len);
 }
 
 /* These two are inline because a small operation consists of little else. */
@@ -108,15 +114,15 @@ static inline void publish(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
 	struct ko_board *board = c->board;
-	struct ko_cell *cell = ko_board_cell(board, board->turn, c->rank);
+	struct ko_cell *cell = ko_board_cell(board, board->turn.number, c->rank);
 
-	if (run->stores == KO_STREAMING)
+	if (run->stores == KO_STREAMING || board->way == KO_BOARD_STREAMED)
 		ko_stream_fence();
 	cell->scalar = run->red.s;
 	note_use(board, run->desc.seq);
 	cell->tag = run->tag;
 	/* Pairs with the acquire in try_cell. */
-	atomic_store_explicit(&cell->turn, board->turn, memory_order_release);
+	atomic_store_explicit(&cell->turn, board->turn.number, memory_order_release);
 	ko_bells_ring(c->bells, c->rank, c->nranks);
 }
 
@@ -129,9 +135,9 @@ int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *mo
 	if (rc < 0)
 		return rc;
 	if (len)
-		write_payload(run, payload, src, len);
+		write_payload(run, len + more_len, payload, src, len);
 	if (more_len)
-		write_payload(run, payload + len, more, more_len);
+		write_payload(run, len + more_len, payload + len, more, more_len);
 	publish(run);
 	return 0;
 }
@@ -174,8 +180,5 @@ int ko_turn_wait_finished(const struct ko_waiter *waiter, int rank)
 
 void ko_turn_end(struct ko_run *run)
 {
-	struct ko_board *board = run->comm->board;
-
-	board->turn += board->cells;
-	board->cells = 1;
+	ko_board_end_turn(run->comm->board);
 }

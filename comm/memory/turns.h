@@ -5,17 +5,17 @@
  * last. If all ranks have read all cells in some operation since, this is known. Otherwise the
  * roster says so.
  *
- * Cells that the same operation wrote are not waited for. If it takes several turns, each rank must
- * know before it gives in turn t that all have what they need of turn t - 2: for instance because
- * all ranks give in each turn, and wait for all. */
+ * Cells that the same operation wrote are not waited for. If it takes several turns, their payloads
+ * have the same length, and each rank must know before it gives in turn t that all have what they
+ * need of turn t - 2: for instance because all ranks give in each turn, and wait for all. */
 #ifndef COMM_MEMORY_TURNS_H
 #define COMM_MEMORY_TURNS_H
 
 #include "comm/core/run.h"
 
-/* Writes `len` bytes into this rank's cell, then more_len bytes: in all at most what the turn's
- * cells hold (ko_board_take_cells). src and `more` may be NULL if they have no bytes. Blocks while
- * a cell is in use. Errors of all functions here: those of ko_wait. */
+/* Writes `len` bytes into this rank's cell or rooms, then more_len bytes: in all at most what the
+ * turn has room for (ko_board_take_rooms). src and `more` may be NULL if they have no bytes. Blocks
+ * while a cell is in use. Errors of all functions here: those of ko_wait. */
 int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *more,
 		 size_t more_len);
 

@@ -93,26 +93,38 @@ static double find_end(const struct question *q, int k)
 }
 
 /* The bytes from which on the row, which has an `agree`, is better than whichever of the others
- * would run. In plain memory it is tried from LARGE bytes on, whatever was measured: later
- * operations show what is better (learn.h). */
-static double find_begin(const struct question *q, const struct ko_algorithm_ops *row, bool windows)
+ * would run. */
+static double better_from(const struct question *q, const struct ko_algorithm_ops *row,
+			  bool windows)
 {
-	enum { LARGE = 1 << 20 };
 	double begin = 0;
 
-	if (!competes(q, row) || !end_of(q, row, windows))
-		return HUGE_VAL;
-	if (q->forced)
-		return 1;
 	for (int k = 0; k < KO_NALGORITHMS; k++) {
 		const struct ko_algorithm_ops *other = q->table[k];
 
 		if (!other->agree && competes(q, other))
 			begin = larger(begin, lesser(crossing_for_good(cost_of(q, row, windows),
-								       cost_of(q, other, false)),
+								       cost_of(q, other, windows)),
 						     find_end(q, k)));
 	}
-	return windows ? begin : lesser(begin, LARGE);
+	return begin;
+}
+
+/* The bytes from which on the row is tried first. In plain memory that is from LARGE bytes on at
+ * the latest, whatever was measured: later operations show what is better (learn.h). */
+static double find_begin(const struct question *q, const struct ko_algorithm_ops *row, bool windows)
+{
+	enum { LARGE = 128 << 10, LARGE_SHARED = 1 << 20 };
+	double begin;
+
+	if (!competes(q, row) || !end_of(q, row, windows))
+		return HUGE_VAL;
+	if (q->forced)
+		return 1;
+	begin = better_from(q, row, windows);
+	if (windows)
+		return begin;
+	return lesser(begin, q->costs->share > 1 ? LARGE_SHARED : LARGE);
 }
 
 /* Decides about one collective. */
@@ -174,6 +186,22 @@ static uint64_t find_led_end(const struct question *q)
 		       crossing(messages, row->cost(KO_ALL_TO_ALL, q->costs, q->nranks, false))));
 }
 
+/* Decides to which size an all_to_all goes over the board: like an all-gather; but a turn has to
+ * have room for a whole vector. Messages that are read where they lie are copied once, which pays
+ * from LEAST bytes on if it does at all (why: D175 in comm/DECISIONS.md). */
+static uint64_t find_parts_end(struct question *q, struct ko_sizes gathers)
+{
+	enum { LEAST = 32 << 10 };
+	const struct ko_algorithm_ops *direct = q->table[KO_DIRECT];
+	double end = (double)ko_min_size(gathers.end, q->costs->board_room + 1);
+
+	q->coll = KO_ALL_GATHER;
+	q->rest = ko_algorithm_rest(q->coll, q->sums);
+	if (q->costs->share <= 1 && competes(q, direct) && end_of(q, direct, false))
+		end = lesser(end, larger(better_from(q, direct, false), LEAST + 1));
+	return whole_bytes(end);
+}
+
 /* Times of what can't be done are computed too, and may divide by 0. The program may want to be
  * stopped by that, or told at its end: it is nothing of its own. */
 void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS],
@@ -194,11 +222,7 @@ void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITH
 		q.rest = ko_algorithm_rest(q.coll, sums);
 		decide_ranges(&q, out);
 	}
-	/* Like an all-gather; but all cells of a rank that a turn takes have to hold a whole
-	 * vector. It takes one only where each rank has a processor (why: D171 in
-	 * comm/DECISIONS.md). */
-	out->parts_end = ko_min_size(out->any[KO_BOARD][KO_ALL_GATHER].end,
-				     (costs->share > 1 ? costs->board_room : costs->cell_room) + 1);
+	out->parts_end = find_parts_end(&q, out->any[KO_BOARD][KO_ALL_GATHER]);
 	/* In a gather or scatter one side only copies while the other waits. Read where they lie,
 	 * parts are copied once instead of twice, as in an all-gather (why: D175). */
 	out->rooted_end = ko_min_size(out->parts_end, out->any[KO_DIRECT][KO_ALL_GATHER].begin);

@@ -42,6 +42,18 @@ static inline enum ko_algorithm ko_algorithm_rest(enum ko_coll coll, enum ko_sum
 	return sums == KO_SUMS_TREE ? KO_PAIRWISE : KO_GRID;
 }
 
+/* How long payloads are written on the board. Measured when the communicator is made (why: D190 in
+ * comm/DECISIONS.md). */
+enum ko_board_way {
+	KO_BOARD_NARROW, /* into the fewest lines, which stay in the caches */
+	/* Into so many that the reader's second-level cache has dropped them before they are
+	 * written again: else each of them has to be taken away from it */
+	KO_BOARD_WIDE,
+	KO_BOARD_STREAMED, /* past the caches: each line that a core gets from another one's is
+			      dear */
+	KO_BOARD_WAYS
+};
+
 /* What was measured when the communicator was made. Times are in ns, rates in bytes per ns. */
 struct ko_costs {
 	double hop_ns; /* of a small message from a rank to its next */
@@ -53,6 +65,8 @@ struct ko_costs {
 	/* Of a message of some KiB that one rank writes and the next reads: the mean of the
 	 * edges */
 	double bytes_per_ns;
+	double board_bytes_per_ns;   /* the same of long payloads on the board; 0: not measured */
+	enum ko_board_way board_way; /* the one with which they cost least */
 	/* Of reading another rank's plain memory: the system call, and the rate of large pieces.
 	 * Rate 0: not every rank may */
 	double read_ns, read_bytes_per_ns;
@@ -62,7 +76,6 @@ struct ko_costs {
 	double share;
 	bool network;           /* all bytes are to go through links that are no shared memory */
 	uint64_t board_room;    /* bytes that a rank can give in a turn on the board */
-	uint64_t cell_room;     /* bytes of them that fit into one cell */
 	uint64_t exchange_room; /* bytes of a vector of which every rank can hold everyone's */
 	int64_t exchange_hops;  /* until every rank has everyone's vector */
 	int64_t groups, rails;  /* of the shape (shape.h); 0: there is none */

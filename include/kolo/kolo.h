@@ -35,7 +35,7 @@ extern "C" {
 #define KOLO_VERSION_MAJOR  0
 #define KOLO_VERSION_MINOR  1
 #define KOLO_VERSION_PATCH  0
-#define KOLO_DEFAULT_MEMORY (4 << 20)
+#define KOLO_DEFAULT_MEMORY (8 << 20)
 
 enum kolo_status {
 	KOLO_OK = 0,

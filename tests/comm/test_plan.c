@@ -354,19 +354,24 @@ static void the_table_follows_from_costs(void **state)
 	t = decide("", &slow_hops, 8);
 	for (int coll = KO_BARRIER + 1; coll < KO_NCOLLS; coll++)
 		CHECK(t.any[KO_BOARD][coll].end == (coll == KO_ALL_GATHER ? 8 * 4096 : 4096) + 1);
-	/* A turn saved, and one for 4096 * 8 / 9 bytes; for each byte (8 - 2.875) more that cross,
-	 * and (7 - 7/8) that are added up: 100 / (5.125 / 10 + 6.125 / 15 - 100 * 9 / 8 / 4096). */
+	/* A turn saved, and one for 4096 * 8 / 9 bytes; for each byte (8 - 2.75) more that cross,
+	 * and (7 - 7/8) that are added up: 100 / (5.25 / 10 + 6.125 / 15 - 100 * 9 / 8 / 4096). */
 	t = decide("", &few_bytes, 8);
-	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 112 &&
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 111 &&
 	      t.any[KO_SLICES][KO_ALL_REDUCE].end == 2 * 4096 * 8 / 9 + 1 &&
 	      t.any[KO_BOARD][KO_BROADCAST].end == 4097 && t.any[KO_SLICES][KO_BROADCAST].end == 0);
 	/* No bytes more that cross, half of them added up: (2 * 100 - 100) / (0.5 / 15). */
 	t = decide("", &few_bytes, 2);
 	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 3001 &&
-	      t.any[KO_BOARD][KO_REDUCE_SCATTER].end == 0);
-	few_bytes.turn_ns = 50;
+	      t.any[KO_BOARD][KO_REDUCE_SCATTER].end == 4097);
+	few_bytes.turn_ns = 150;
 	t = decide("", &few_bytes, 2);
-	CHECK(t.any[KO_BOARD][KO_REDUCE_SCATTER].end == 1001); /* 50 * 10 / (1.5 - 1) */
+	CHECK(t.any[KO_BOARD][KO_REDUCE_SCATTER].end == 0);
+	few_bytes.turn_ns = 100;
+	few_bytes.board_bytes_per_ns = 20; /* 2 / 20 + 0.5 / 15 < 2 / 10 */
+	t = decide("", &few_bytes, 2);
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 4097);
+	few_bytes.board_bytes_per_ns = 0;
 	t = decide("ring", &slow_hops, 8);
 	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 0 && t.any[KO_BOARD][KO_BARRIER].end == 0);
 	t = decide("board", &few_bytes, 8);
@@ -496,15 +501,16 @@ static void large_ones_are_read_where_they_are(void **state)
 	      t.any[KO_DIRECT][KO_REDUCE].begin == UINT64_MAX);
 }
 
-/* What both ranks of two write stays on the board while cells have room; what one of them only
- * reads is sent as a message as soon as an all-gather would read it where it is. */
+/* What both ranks of two write stays on the board up to 32 KiB, and longer while an all-gather
+ * would not read it where it is; what one of them only reads is sent as a message as soon as it
+ * would. */
 static void parts_leave_the_board_earlier_where_one_side_only_reads(void **state)
 {
 	struct ko_costs costs = two_near;
 	struct ko_algorithms t;
 
 	(void)state;
-	costs.board_room = costs.cell_room = 1 << 15;
+	costs.board_room = 1 << 15;
 	t = decide("", &costs, 2);
 	CHECK(t.parts_end == (1 << 15) + 1);
 	CHECK(t.rooted_end == t.any[KO_DIRECT][KO_ALL_GATHER].begin);
@@ -512,9 +518,16 @@ static void parts_leave_the_board_earlier_where_one_side_only_reads(void **state
 	CHECK(ko_parts_end(&t, KO_ALL_TO_ALL) == t.parts_end &&
 	      ko_parts_end(&t, KO_GATHER) == t.rooted_end &&
 	      ko_parts_end(&t, KO_SCATTER) == t.rooted_end);
-	costs.read_bytes_per_ns = 0; /* forbidden */
+	costs.board_room = 1 << 20;
 	t = decide("", &costs, 2);
-	CHECK(t.rooted_end == t.parts_end);
+	CHECK(t.parts_end == (1 << 15) + 1);
+	costs.read_bytes_per_ns = 64.0 / 7;
+	costs.board_bytes_per_ns = 16;
+	t = decide("", &costs, 2);
+	CHECK(t.parts_end == 896 * 128); /* 896 / (1/16 - 7/128) */
+	costs.read_bytes_per_ns = 0;     /* forbidden */
+	t = decide("", &costs, 2);
+	CHECK(t.parts_end == (1 << 20) + 1 && t.rooted_end == t.parts_end);
 }
 
 /* Is the row a choice for costs, with buffers in windows or not, and for so many bytes? */
@@ -559,8 +572,11 @@ static void check_cheapest(const struct ko_costs *costs, enum ko_coll coll, enum
 {
 	struct ko_algorithms t;
 
+	/* Longer plain memory is read in any case. */
+	uint64_t end = windows || costs->share > 1 ? 1 << 20 : 128 << 10;
+
 	ko_algorithm_decide(ko_algorithm_table, "", costs, 8, sums, &t);
-	for (uint64_t bytes = 8; bytes < 1 << 20; bytes += bytes / 8) {
+	for (uint64_t bytes = 8; bytes < end; bytes += bytes / 8) {
 		const struct ko_algorithm_ops *row = chosen(&t, coll, sums, windows, bytes);
 		double least = time_of(row, costs, coll, windows, bytes);
 

@@ -246,26 +246,27 @@ static uint64_t direct_bytes(const struct bench *b, const struct job *j, bool in
 	return readers * own * element;
 }
 
-/* The model for the board: a rank writes its vector once, for all that read it. In a broadcast only
- * root writes. */
+/* The model for the board: a rank writes once what others read of its vector. In a broadcast only
+ * root writes, in a reduce only the others. */
 static uint64_t board_bytes(const struct bench *b, const struct job *j)
 {
-	if (j->coll == BROADCAST && b->rank != j->root)
-		return 0;
-	return j->coll == ALL_GATHER ? j->n * kolo_type_size(j->type) : j->bytes;
+	bool is_root = b->rank == j->root;
+	uint64_t own = j->n * kolo_type_size(j->type);
+
+	switch (j->coll) {
+	case BROADCAST: return is_root ? j->bytes : 0;
+	case REDUCE: return is_root ? 0 : j->bytes;
+	case REDUCE_SCATTER: return j->bytes - own;
+	case ALL_GATHER: return own;
+	default: return j->bytes;
+	}
 }
 
-/* The model for slices: the same, and of a reduction to all or to root the sums of a rank's part.
- */
+/* The model for slices: the same; but in a reduction to all or to root a rank writes all parts
+ * except its own, and the sums of its own. */
 static uint64_t slices_bytes(const struct bench *b, const struct job *j)
 {
-	size_t part = (j->n + (size_t)b->nranks - 1) / (size_t)b->nranks;
-	size_t before = (size_t)b->rank * part < j->n ? (size_t)b->rank * part : j->n;
-	size_t own = j->n - before < part ? j->n - before : part;
-
-	if (j->coll != ALL_REDUCE && j->coll != REDUCE)
-		own = 0;
-	return board_bytes(b, j) + own * kolo_type_size(j->type);
+	return j->coll == REDUCE ? j->bytes : board_bytes(b, j);
 }
 
 /* The model for the ring: the blocks that a rank passes on. In a reduce-scatter these are all

@@ -694,7 +694,7 @@ static double most_turns(enum ko_coll coll)
 {
 	switch (coll) {
 	case KO_ALL_GATHER: return HUGE_VAL;
-	case KO_BROADCAST: return 16;
+	case KO_REDUCE_SCATTER: return 1;
 	default: return 4;
 	}
 }

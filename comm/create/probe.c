@@ -25,12 +25,14 @@ enum {
 	PROBE_BYTES = 64 << 10,  /* at most, of a slot */
 	NEAR_MESSAGE = 16 << 10, /* bytes */
 	LONG_PAYLOAD = 64 << 10,
-	FAR_MESSAGE = 64 << 10, /* between hosts, where fewer can't be told from none */
-	REPEATS = 3,            /* the best counts: the first one warms up */
-	FAR_REPEATS = 8,        /* between hosts, where more disturbs */
-	READS = 4,              /* the best counts */
-	LAPS = 16,              /* steps round the ring, or turns, in a repeat */
-	LONE_LAPS = 2,          /* the same of a message that goes all the way */
+	SHARED_PAYLOAD = 16 << 10, /* where ranks share processors */
+	SHARING_RANKS = 8,         /* more of them don't measure long payloads */
+	FAR_MESSAGE = 64 << 10,    /* between hosts, where fewer can't be told from none */
+	REPEATS = 3,               /* the best counts: the first one warms up */
+	FAR_REPEATS = 8,           /* between hosts, where more disturbs */
+	READS = 4,                 /* the best counts */
+	LAPS = 16,                 /* steps round the ring, or turns, in a repeat */
+	LONE_LAPS = 2,             /* the same of a message that goes all the way */
 	MANY_RANKS = 64, /* more have a quarter of the laps, REPEATS, and measure stores once */
 };
 
@@ -247,40 +249,6 @@ static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko
 	return rc == 0 && c->rails ? measure_levels(run, buffer, large, costs) : rc;
 }
 
-/* Measures long payloads on the board in each way, and what their bytes cost in the best one. A way
- * shows that only after all of its lines have been used. Where ranks share processors their lines
- * are in the same caches. */
-static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
-{
-	enum { PARTS = 4 };
-	struct kolo_comm *c = run->comm;
-	struct ko_board *board = c->board;
-	size_t bytes = ko_min_size(len, LONG_PAYLOAD);
-	double best = 0;
-	int rc = 0;
-
-	if (c->spread || c->share > 1 || bytes > ko_board_room(board))
-		return 0;
-	for (enum ko_board_way way = 0; rc == 0 && way < KO_BOARD_WAYS; way++) {
-		double ns = 0, ignored = 0;
-		int laps;
-
-		ko_board_set_way(board, c->nranks, way);
-		laps = (int)(board->span * board->room_len / bytes / PARTS);
-		for (int k = 0; rc == 0 && k < PARTS; k++)
-			rc = measure_once(run, take_long_turn, laps, buffer, bytes, &ignored);
-		for (int k = 0; rc == 0 && k < PARTS / 2; k++)
-			rc = measure_once(run, take_long_turn, laps, buffer, bytes, &ns);
-		if (best > 0 && ns >= best)
-			continue;
-		best = ns;
-		costs->board_way = way;
-	}
-	best -= best > 2 * costs->turn_ns ? costs->turn_ns : best / 2;
-	costs->board_bytes_per_ns = c->nranks * (double)bytes / best;
-	return rc;
-}
-
 /* Measures the rate of slots to next. Every other edge of the ring is used at a time: those from
  * places of this parity. */
 static int send_some(struct ko_run *run, int parity, void *buffer, size_t len, double *bytes_per_ns)
@@ -317,6 +285,56 @@ static int measure_stores(struct ko_run *run, void *buffer, size_t len)
 	}
 	link->stores = rates[KO_STREAMING] > rates[KO_ORDINARY] ? KO_STREAMING : KO_ORDINARY;
 	link->bytes_per_ns = rates[link->stores];
+	return rc;
+}
+
+/* Measures a long payload on the board, written in the way that is set. That shows its cost only
+ * after all of its lines have been used. *ns: the best time of a turn. */
+static int measure_way(struct ko_run *run, char *buffer, size_t bytes, double *ns)
+{
+	enum { PARTS = 4 };
+	const struct ko_board *board = run->comm->board;
+	int turns = (int)(board->span * board->room_len / bytes), laps = 1 + (turns - 1) / PARTS;
+	double ignored = 0;
+	int rc = 0;
+
+	*ns = 0;
+	for (int k = 0; rc == 0 && k < PARTS; k++)
+		rc = measure_once(run, take_long_turn, laps, buffer, bytes, &ignored);
+	for (int k = 0; rc == 0 && k < PARTS / 2; k++)
+		rc = measure_once(run, take_long_turn, laps, buffer, bytes, ns);
+	return rc;
+}
+
+/* Finds the best way for long payloads on the board, and what their bytes cost. Where ranks share
+ * processors, more room in a turn is worth more than lines that stay in the caches (why: D193 in
+ * comm/DECISIONS.md). */
+static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
+{
+	static const double CLEARLY = 1.25; /* times of ranks that wait for each other vary */
+	struct kolo_comm *c = run->comm;
+	bool shares = c->share > 1;
+	size_t bytes = ko_min_size(len, shares ? SHARED_PAYLOAD : LONG_PAYLOAD);
+	double best = 0;
+	int rc = 0;
+
+	bytes = ko_min_size(bytes, ko_board_room(c->board));
+	costs->board_way = KO_BOARD_WIDE;
+	if (c->nranks > (shares ? SHARING_RANKS : MANY_RANKS))
+		return 0;
+	for (enum ko_board_way way = shares ? KO_BOARD_WIDE : KO_BOARD_NARROW;
+	     rc == 0 && way < KO_BOARD_WAYS; way++) {
+		double ns;
+
+		ko_board_set_way(c->board, c->nranks, way);
+		rc = measure_way(run, buffer, bytes, &ns);
+		if (best > 0 && ns * (shares ? CLEARLY : 1) >= best)
+			continue;
+		best = ns;
+		costs->board_way = way;
+	}
+	best -= best > 2 * costs->turn_ns ? costs->turn_ns : best / 2;
+	costs->board_bytes_per_ns = c->nranks * (double)bytes / best;
 	return rc;
 }
 

@@ -57,7 +57,7 @@ void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way)
 	size_t rooms = rooms_of(nranks), narrow = rooms / NARROW;
 
 	board->way = way;
-	board->span = way == KO_BOARD_WIDE || narrow < KO_BOARD_CELLS ? rooms : narrow;
+	board->span = way == KO_BOARD_NARROW && narrow >= KO_BOARD_CELLS ? narrow : rooms;
 	board->before = board->span;
 }
 

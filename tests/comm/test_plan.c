@@ -395,12 +395,12 @@ static void shared_processors_want_few_turns(void **state)
 	(void)state;
 	t = decide("", &costs, 8);
 	CHECK(t.any[KO_BOARD][KO_BROADCAST].end == 4097 &&
-	      t.any[KO_SLICES][KO_BROADCAST].end == 16 * 4096 + 1);
-	CHECK(t.any[KO_SLICES][KO_REDUCE_SCATTER].end == 4 * 4096 + 1);
+	      t.any[KO_SLICES][KO_BROADCAST].end == 4 * 4096 + 1);
+	CHECK(t.any[KO_SLICES][KO_REDUCE_SCATTER].end == 4096 + 1);
 	CHECK(t.any[KO_SLICES][KO_ALL_GATHER].end == UINT64_MAX);
 	/* To read takes four times as long: of each byte 4 ns, and in slices 2 and a turn for each
 	 * 4 KiB. */
-	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == 16 * 4096 + 1);
+	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == 4 * 4096 + 1);
 	costs.share = 1;
 	t = decide("", &costs, 8);
 	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == 4097);

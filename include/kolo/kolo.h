@@ -723,12 +723,12 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * vector of K bytes on N ranks; K is all of src or dst, whichever is larger. "Direct" sends are
  * bytes that a rank writes into other ranks' buffers.
  *
- *     collective      ring [7]   board   direct, kolo_alloc  direct, other
- *     all_reduce      2K(N-1)/N  K       K(N-1)/N            K(N-1)/N
- *     reduce_scatter  K(N-1)/N   K       0                   0
- *     all_gather      K(N-1)/N   K/N     K(N-1)/N            0
- *     reduce          K [1]      K       K/N [1]             K/N [1] [2]
- *     broadcast       K [3]      K [4]   K(N-1)/N [5]        K(N-1)/N [6]
+ *     collective      ring [7]   board     direct, kolo_alloc  direct, other
+ *     all_reduce      2K(N-1)/N  K         K(N-1)/N            K(N-1)/N
+ *     reduce_scatter  K(N-1)/N   K(N-1)/N  0                   0
+ *     all_gather      K(N-1)/N   K/N       K(N-1)/N            0
+ *     reduce          K [1]      K [1]     K/N [1]             K/N [1] [2]
+ *     broadcast       K [3]      K [4]     K(N-1)/N [5]        K(N-1)/N [6]
  *
  * - Ring: all_reduce, reduce_scatter and all_gather send exactly this if N divides n, else a
  *   little more or less.
@@ -744,6 +744,7 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  *   along its rail. In root's group it sends on what came along rails instead. In a broadcast
  *   along rails each rank sends K/g, but for the last group, and in its group K(g-1)/g. In
  *   root's group that is K, and the rank before root sends none of it.
+ * - Slices send what the board does, and root of a reduce K.
  * - Exchange: an all_reduce sends K(N-1).
  * - Doubling: an all_reduce sends K. Of g ranks of a host that add up together the first sends
  *   K(g - 1 + log2(N/g)) instead. The logarithm is rounded up. If N/g is no power of two, some

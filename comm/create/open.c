@@ -121,15 +121,17 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 	int rc;
 
 	if (c->rank == 0) {
-		rc = ko_shmem_create(len, c->shared_len, true, &c->lanes->fd, &memory);
+		rc = ko_shmem_create(len, c->shared_len, false, &c->lanes->fd, &memory);
 		for (int r = 1; rc == 0 && r < c->nranks; r++)
 			rc = ko_lifelines_send(c->lifelines, r, &msg, c->lanes->fd);
 	} else {
 		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, deadline, &msg,
 				       &c->lanes->fd);
 		if (rc == 0)
-			rc = ko_shmem_map(c->lanes->fd, len, c->shared_len, true, &memory);
+			rc = ko_shmem_map(c->lanes->fd, len, c->shared_len, false, &memory);
 	}
+	if (rc == 0) /* the board takes memory where it is used */
+		rc = ko_shmem_touch(memory, board_at(c->nranks));
 	c->roster = memory;
 	ko_lifelines_keep(c->lifelines, c->roster, false);
 	if (!memory)

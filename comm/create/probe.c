@@ -22,17 +22,18 @@
 
 enum {
 	PROBE_SLOTS = 8,
-	PROBE_BYTES = 64 << 10,  /* at most, of a slot */
-	NEAR_MESSAGE = 16 << 10, /* bytes */
+	PROBE_BYTES = 64 << 10,   /* at most, of a slot */
+	NEAR_MESSAGE = 16 << 10,  /* bytes */
+	SHARED_MESSAGE = 2 << 10, /* where ranks share processors */
 	LONG_PAYLOAD = 64 << 10,
-	SHARED_PAYLOAD = 16 << 10, /* where ranks share processors */
-	SHARING_RANKS = 8,         /* more of them don't measure long payloads */
-	FAR_MESSAGE = 64 << 10,    /* between hosts, where fewer can't be told from none */
-	REPEATS = 3,               /* the best counts: the first one warms up */
-	FAR_REPEATS = 8,           /* between hosts, where more disturbs */
-	READS = 4,                 /* the best counts */
-	LAPS = 16,                 /* steps round the ring, or turns, in a repeat */
-	LONE_LAPS = 2,             /* the same of a message that goes all the way */
+	SHARED_PAYLOAD = 8 << 10,
+	SHARING_RANKS = 8,      /* more of them don't measure long payloads */
+	FAR_MESSAGE = 64 << 10, /* between hosts, where fewer can't be told from none */
+	REPEATS = 3,            /* the best counts: the first one warms up */
+	FAR_REPEATS = 8,        /* between hosts, where more disturbs */
+	READS = 4,              /* the best counts */
+	LAPS = 16,              /* steps round the ring, or turns, in a repeat */
+	LONE_LAPS = 2,          /* the same of a message that goes all the way */
 	MANY_RANKS = 64, /* more have a quarter of the laps, REPEATS, and measure stores once */
 };
 
@@ -240,7 +241,8 @@ static int measure_levels(struct ko_run *run, char *buffer, size_t len, struct k
 static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
 	const struct kolo_comm *c = run->comm;
-	size_t large = ko_min_size(len, c->spread ? FAR_MESSAGE : NEAR_MESSAGE);
+	size_t near = c->share > 1 ? SHARED_MESSAGE : NEAR_MESSAGE;
+	size_t large = ko_min_size(len, c->spread ? FAR_MESSAGE : near);
 	int rc = measure_bytes(run, take_step, laps_of(c), buffer, large, &costs->hop_ns,
 			       &costs->bytes_per_ns);
 
@@ -288,54 +290,56 @@ static int measure_stores(struct ko_run *run, void *buffer, size_t len)
 	return rc;
 }
 
-/* Measures a long payload on the board, written in the way that is set. That shows its cost only
- * after all of its lines have been used. *ns: the best time of a turn. */
-static int measure_way(struct ko_run *run, char *buffer, size_t bytes, double *ns)
+/* Measures long payloads on the board, written in one way. *ns: the best time of a turn. */
+static int measure_way(struct ko_run *run, enum ko_board_way way, char *buffer, size_t bytes,
+		       double *ns)
 {
-	enum { PARTS = 4 };
-	const struct ko_board *board = run->comm->board;
-	int turns = (int)(board->span * board->room_len / bytes), laps = 1 + (turns - 1) / PARTS;
-	double ignored = 0;
+	enum { TURNS = 2 }; /* in a repeat: few, because the memory that they touch is new */
 	int rc = 0;
 
+	ko_board_set_way(run->comm->board, run->comm->nranks, way);
 	*ns = 0;
-	for (int k = 0; rc == 0 && k < PARTS; k++)
-		rc = measure_once(run, take_long_turn, laps, buffer, bytes, &ignored);
-	for (int k = 0; rc == 0 && k < PARTS / 2; k++)
-		rc = measure_once(run, take_long_turn, laps, buffer, bytes, ns);
+	for (int k = 0; rc == 0 && k < 2 * REPEATS; k++)
+		rc = measure_once(run, take_long_turn, TURNS, buffer, bytes, ns);
 	return rc;
 }
 
-/* Finds the best way for long payloads on the board, and what their bytes cost. Where ranks share
- * processors, more room in a turn is worth more than lines that stay in the caches (why: D193 in
- * comm/DECISIONS.md). */
+/* Finds the best way for long payloads on the board, and what their bytes cost. To measure wide
+ * ones all of its memory would have to be touched. But they are best where neither of the others is
+ * clearly better than the other, and then they are twice as fast as these (why: D190 in
+ * comm/DECISIONS.md). Where ranks share processors room in a turn is worth more than lines that
+ * stay in the caches, and wide ones have it (D193). */
 static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
-	static const double CLEARLY = 1.25; /* times of ranks that wait for each other vary */
+	static const double CLEARLY = 1.5;
 	struct kolo_comm *c = run->comm;
 	bool shares = c->share > 1;
 	size_t bytes = ko_min_size(len, shares ? SHARED_PAYLOAD : LONG_PAYLOAD);
-	double best = 0;
-	int rc = 0;
+	double narrow, streamed = 0, ns;
+	int rc;
 
 	bytes = ko_min_size(bytes, ko_board_room(c->board));
 	costs->board_way = KO_BOARD_WIDE;
 	if (c->nranks > (shares ? SHARING_RANKS : MANY_RANKS))
 		return 0;
-	for (enum ko_board_way way = shares ? KO_BOARD_WIDE : KO_BOARD_NARROW;
-	     rc == 0 && way < KO_BOARD_WAYS; way++) {
-		double ns;
-
-		ko_board_set_way(c->board, c->nranks, way);
-		rc = measure_way(run, buffer, bytes, &ns);
-		if (best > 0 && ns * (shares ? CLEARLY : 1) >= best)
-			continue;
-		best = ns;
-		costs->board_way = way;
+	rc = measure_way(run, KO_BOARD_NARROW, buffer, bytes, &narrow);
+	if (rc == 0)
+		rc = measure_way(run, KO_BOARD_STREAMED, buffer, bytes, &streamed);
+	if (rc < 0)
+		return rc;
+	ns = narrow / 2;
+	if (CLEARLY * streamed < narrow) {
+		costs->board_way = KO_BOARD_STREAMED;
+		ns = streamed;
+	} else if (shares) {
+		return 0;
+	} else if (CLEARLY * narrow < streamed) {
+		costs->board_way = KO_BOARD_NARROW;
+		ns = narrow;
 	}
-	best -= best > 2 * costs->turn_ns ? costs->turn_ns : best / 2;
-	costs->board_bytes_per_ns = c->nranks * (double)bytes / best;
-	return rc;
+	ns -= ns > 2 * costs->turn_ns ? costs->turn_ns : ns / 2;
+	costs->board_bytes_per_ns = c->nranks * (double)bytes / ns;
+	return 0;
 }
 
 /* If neighbours live on different NUMA nodes: measures the slots near either end, and rank 0

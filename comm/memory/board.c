@@ -58,7 +58,7 @@ void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way)
 
 	board->way = way;
 	board->span = way == KO_BOARD_NARROW && narrow >= KO_BOARD_CELLS ? narrow : rooms;
-	board->before = board->span;
+	board->before = narrow < board->span ? narrow : board->span;
 }
 
 struct ko_board ko_board_view(void *memory, int nranks)

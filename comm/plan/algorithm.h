@@ -65,7 +65,7 @@ struct ko_costs {
 	/* Of a message of some KiB that one rank writes and the next reads: the mean of the
 	 * edges */
 	double bytes_per_ns;
-	double board_bytes_per_ns;   /* the same of long payloads on the board; 0: not measured */
+	double board_bytes_per_ns;   /* the same of long payloads on the board; 0: not known */
 	enum ko_board_way board_way; /* the one with which they cost least */
 	/* Of reading another rank's plain memory: the system call, and the rate of large pieces.
 	 * Rate 0: not every rank may */

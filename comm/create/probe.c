@@ -236,8 +236,8 @@ static int measure_levels(struct ko_run *run, char *buffer, size_t len, struct k
 	return rc < 0 ? rc : measure_lone(run, buffer, len, costs);
 }
 
-/* Measures a hop, a turn, and what bytes cost. Bytes on the board are taken to cost the same, since
- * times of single messages differ more by chance. */
+/* Measures a hop, a turn, and what bytes cost. Those of long payloads on the board are measured
+ * apart (measure_board). */
 static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
 	const struct kolo_comm *c = run->comm;

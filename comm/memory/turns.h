@@ -6,8 +6,8 @@
  * roster says so.
  *
  * Cells that the same operation wrote are not waited for. If it takes several turns, their payloads
- * have the same length, and each rank must know before it gives in turn t that all have what they
- * need of turn t - 2: for instance because all ranks give in each turn, and wait for all. */
+ * have the same length. Before a rank gives in turn t it must know that all have what they need of
+ * turn t - 2: for instance because all ranks give in each turn, and wait for all. */
 #ifndef COMM_MEMORY_TURNS_H
 #define COMM_MEMORY_TURNS_H
 

@@ -467,8 +467,8 @@ struct kolo_stats {
 	/* Operations between pairs of ranks: each send and recv, each group of these, and each
 	 * all_to_all, gather or scatter that no algorithm counts */
 	uint64_t pair_ops;
-	/* Payload. Ring and exchange: counted slot by slot. Board: sent is written into this
-	 * rank's cells, received is read from other ranks' cells. Direct: sent is written into
+	/* Payload. Ring and exchange: counted slot by slot. Board: sent is written for others into
+	 * this rank's cells, received is read from other ranks' cells. Direct: sent is written into
 	 * other ranks' buffers, received is read from them. Pairwise, and between pairs of ranks:
 	 * the messages */
 	uint64_t sent_bytes, received_bytes;

@@ -1,7 +1,7 @@
 /* What bytes cost between two cores, without Kolo: two processes exchange BYTES each way through
- * shared memory, again and again. Each writes its payload behind the one before, in SPAN bytes that
- * it walks through, and then reads the other's. Ordinary stores through 64 KiB, 512 KiB and 2 MiB,
- * and stores past the caches. Prints the median of the slower process, in microseconds. By turns,
+ * shared memory, again and again. Each writes its payload before the last one, walking through some
+ * memory, and then reads the other's. Ordinary stores through 64 KiB, 512 KiB and 2 MiB, and stores
+ * past the caches. Prints the median of the slower process, in microseconds. By turns,
  * so that a machine that changes its mood changes it for all.
  *
  * usage: lines [BYTES ...]   (default: 1 KiB to 64 KiB by 4) */
@@ -24,16 +24,16 @@
 enum { MOST = 2 << 20, ROUNDS = 9, WARMUP = 3 * MOST, LEAST_TURNS = 300, MAX_TURNS = 20000 };
 
 struct way {
-	const char *name;
 	size_t span;
 	bool streams;
 };
 
+/* The columns. */
 static const struct way ways[] = {
-	{ "64 KiB", 64 << 10, false },
-	{ "512 KiB", 512 << 10, false },
-	{ "2 MiB", MOST, false },
-	{ "streamed", MOST, true },
+	{ 64 << 10, false },
+	{ 512 << 10, false },
+	{ MOST, false },
+	{ MOST, true },
 };
 
 enum { NWAYS = sizeof(ways) / sizeof(*ways) };
@@ -129,14 +129,15 @@ static void run(struct side *sides, int me, const size_t *sizes, int n)
 			wait_for(&e.theirs->come, e.turn);
 			medians[k % NWAYS][k / NWAYS] = median_of_slower(sides, turns);
 		}
-		if (me == 0)
-			printf("%8zu", sizes[i]);
-		for (int w = 0; me == 0 && w < NWAYS; w++)
+		if (me != 0)
+			continue;
+		printf("%8zu", sizes[i]);
+		for (int w = 0; w < NWAYS; w++)
 			printf(" %10.2f", perf_median(medians[w], ROUNDS));
-		if (me == 0)
-			printf("\n");
+		printf("\n");
 	}
 }
+
 int main(int argc, char **argv)
 {
 	size_t sizes[16] = { 1 << 10, 4 << 10, 16 << 10, 64 << 10 };

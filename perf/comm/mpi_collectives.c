@@ -4,8 +4,8 @@
  * complex_product and own_max are all-reduces of DOUBLE_INT, of complex double, and of double with
  * an operation of this program. One JSON object per line, ringbench's fields.
  *
- * usage: mpi_collectives COLLECTIVE MIN MAX FACTOR [WINDOW]   (bytes of the whole vector, or of a
- * message) */
+ * usage: mpi_collectives [--plain] COLLECTIVE MIN MAX FACTOR [WINDOW]   (bytes of the whole vector,
+ * or of a message; --plain: in memory from malloc, else from MPI_Alloc_mem) */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,37 +202,60 @@ static void measure(enum collective coll, const float *src, float *dst, size_t b
 		       times[iterations / 2]);
 }
 
+/* What the library likes best, unless plain. */
+static float *memory(int plain, size_t bytes)
+{
+	float *p = NULL;
+
+	if (plain)
+		p = malloc(bytes);
+	else
+		MPI_Alloc_mem((MPI_Aint)bytes, MPI_INFO_NULL, &p);
+	if (!p)
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	memset(p, 0, bytes);
+	return p;
+}
+
+static void release(int plain, float *p)
+{
+	if (plain)
+		free(p);
+	else
+		MPI_Free_mem(p);
+}
+
 int main(int argc, char **argv)
 {
-	size_t min = argc > 4 ? strtoull(argv[2], NULL, 10) : 8,
-	       max = argc > 4 ? strtoull(argv[3], NULL, 10) : 8;
-	size_t factor = argc > 4 ? strtoull(argv[4], NULL, 10) : 2;
-	size_t wanted = argc > 5 ? strtoull(argv[5], NULL, 10) : 0;
-	float *src = NULL, *dst = NULL;
+	int plain = argc > 1 && strcmp(argv[1], "--plain") == 0;
+	char **word = argv + plain;
+	int nwords = argc - plain;
+	size_t min = nwords > 4 ? strtoull(word[2], NULL, 10) : 8,
+	       max = nwords > 4 ? strtoull(word[3], NULL, 10) : 8;
+	size_t factor = nwords > 4 ? strtoull(word[4], NULL, 10) : 2;
+	size_t wanted = nwords > 5 ? strtoull(word[5], NULL, 10) : 0;
+	float *src, *dst;
 	int coll = 0;
 
 	MPI_Init(&argc, &argv);
-	/* What the library likes best. */
-	MPI_Alloc_mem((MPI_Aint)max, MPI_INFO_NULL, &src);
-	MPI_Alloc_mem((MPI_Aint)max, MPI_INFO_NULL, &dst);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &nranks);
 	MPI_Op_create(larger, 1, &own_max);
-	while (argc > 1 && coll < NCOLLECTIVES && strcmp(argv[1], names[coll]) != 0)
+	while (nwords > 1 && coll < NCOLLECTIVES && strcmp(word[1], names[coll]) != 0)
 		coll++;
 	times = malloc(MAX_ITERATIONS * sizeof(*times));
 	window = (int)wanted;
-	if (!src || !dst || !times || factor < 2 || coll == NCOLLECTIVES || wanted > MAX_WINDOW)
+	if (!times || factor < 2 || coll == NCOLLECTIVES || wanted > MAX_WINDOW)
 		MPI_Abort(MPI_COMM_WORLD, 1);
-	memset(src, 0, max);
-	memset(dst, 0, max);
+	src = memory(plain, max);
+	dst = memory(plain, max);
 	for (size_t size = min; size <= max; size *= factor)
 		for (int in_place = 0; in_place <= (coll != ALL_TO_ALL && coll != SEND_RECV);
 		     in_place++)
 			measure((enum collective)coll, src, dst, size, in_place);
 	MPI_Op_free(&own_max);
-	MPI_Free_mem(src);
-	MPI_Free_mem(dst);
+	release(plain, src);
+	release(plain, dst);
 	MPI_Finalize();
 	free(times);
 	return 0;

@@ -8,21 +8,22 @@ ranks than cores, where MPICH gives no core away: openmpi5,intel2021. `make perf
 Intel MPI (peers.py). With --window send_recv is K messages one way, which are in
 flight together, and an answer: bandwidth and message rate; without, messages to and fro: latency.
 
-Each round runs ringbench, in plain memory and in memory from kolo_alloc, and then each MPI library, whose buffers are
+Each round runs ringbench, in plain memory and in memory from kolo_alloc, and then each MPI library, in plain memory and in memory
 from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. The mood is what lines.c shows of two cores: "near"
 where it does not matter through how much memory 64 KiB go, "far" where 2 MiB are faster than 64 KiB, "very far" where stores past
-the caches are. A collective whose round began in one mood and ended in another is measured again, at most twice.
+the caches are. A collective whose round began in one mood and ended in another is measured again, at most twice. The table is
+over all rounds; below it stands what each mood shows that had a collective for at least 6 rounds.
 With --threads Kolo's ranks are threads of one process. The others' are processes all the same.
-With --network all goes over TCP through the loopback interface: Kolo's own links (tcp) and libfabric's (ofi), Open MPI, and
+With --network the others' buffers are from MPI_Alloc_mem, and all goes over TCP through the loopback interface: Kolo's own links (tcp) and libfabric's (ofi), Open MPI, and
 PyPI's MPICH through libfabric. They are told to use nothing else. What a plain exchange of as many bytes takes both ways at
 once (sockets.c) stands beside large sizes.
 
-A ratio is that of the best other library's time and Kolo's in one round: above 1 Kolo is faster. Needs a built tree
+A ratio is that of the best other library's time and Kolo's in one round: above 1 Kolo is faster. plain/plain: both in plain memory;
+plain/alloc: Kolo in plain memory, the others in theirs; alloc/alloc: each in its own. Needs a built tree
 (make perf), and the program gnuplot for --plot.
 """
 import argparse
 import json
-import math
 import os
 import platform
 import shutil
@@ -35,6 +36,7 @@ from pairs import interval
 
 B = os.environ.get("B", "build")
 TRIES = 3  # of a round whose mood changes
+FEWEST = 6  # rounds whose extremes are a 95 % interval of the median
 
 
 def rows(command, env=None):
@@ -63,6 +65,11 @@ COLLECTIVES = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gathe
 # What the table calls it: options of ringbench, with and without --network.
 ON_ONE_HOST = {"plain": ["--memory", "host"], "alloc": ["--memory", "alloc"]}
 OVER_TCP = {"tcp": ["--transport", "tcp"], "ofi": ["--transport", "ofi"]}
+# The others' memory: options of mpi_collectives.c.
+OTHERS_MEMORY = {"plain": ["--plain"], "alloc": []}
+# What is divided: Kolo's way and the others' memory.
+RATIOS_ON_ONE_HOST = [("plain", "plain"), ("plain", "alloc"), ("alloc", "alloc")]
+RATIOS_OVER_TCP = [("tcp", "alloc"), ("ofi", "alloc")]
 
 
 def mood():
@@ -91,21 +98,23 @@ def copies(a):
 
 
 def one_round(a, others, coll):
-    """{who: rows}"""
+    """{Kolo's way, or an other's name and memory: rows}"""
     sizes = [str(a.min), str(a.max), str(a.factor)]
     window = [str(a.window)] if a.window else []
     flight = ["--in-flight", *window] if coll == "send_recv" and window else []
     found = {who: rows([f"{B}/ringbench", "-n", str(a.ranks), coll, "-b", sizes[0], "-e", sizes[1], "-f", sizes[2], "-c", "0",
                         *options, "--json", "-", *flight]) for who, options in a.kolo.items()}
-    for who, peer in others.items():
-        program = f"{B}/perf/mpi_collectives.{who}"
-        found[who] = rows([*peer.command(a.ranks, a.network), program, coll, *sizes, *window], peer.environment(a.ranks))
+    for name, peer in others.items():
+        for memory in a.memories:
+            command = [*peer.command(a.ranks, a.network), f"{B}/perf/mpi_collectives.{name}", *OTHERS_MEMORY[memory], coll, *sizes, *window]
+            found[name, memory] = rows(command, peer.environment(a.ranks))
     return found
 
 
 def measure(a, others):
     """A list over rounds for each (who, collective), the moods of each round of a collective, and the times of copies."""
-    times = {(name, coll): [] for name in [*a.kolo, *others] for coll in a.collectives}
+    sides = [*a.kolo, *((name, memory) for name in others for memory in a.memories)]
+    times = {(side, coll): [] for side in sides for coll in a.collectives}
     moods, limits = [], []
     for k in range(a.rounds):
         limits.append(sockets(a) if a.network else copies(a))
@@ -121,61 +130,99 @@ def measure(a, others):
     return times, moods, limits
 
 
-def ratios(times, others, coll, who, key):
-    """The best other library's time over Kolo's, by round."""
-    best = [min(times[p, coll][k][key] for p in others) for k in range(len(times[who, coll]))]
+def ratios(times, others, coll, pair, key):
+    """The best other library's time over Kolo's, by round. pair: Kolo's way and the others' memory."""
+    who, memory = pair
+    best = [min(times[(p, memory), coll][k][key] for p in others) for k in range(len(times[who, coll]))]
     return [b / t[key] for b, t in zip(best, times[who, coll])]
 
 
-def best_peer(times, others, coll, key):
+def median_of(times, side, coll, key):
+    return statistics.median(t[key] for t in times[side, coll])
+
+
+def best_peer(times, others, memory, coll, key):
     """The one with the least median."""
-    return min(others, key=lambda p: statistics.median(t[key] for t in times[p, coll]))
+    return min(others, key=lambda p: median_of(times, (p, memory), coll, key))
 
 
 def report(out, a, others, times, moods, limits):
-    """Prints the table; returns the medians of the ratios, {(collective, who): {(bytes, in_place): ratio}}."""
-    medians = {(coll, who): {} for coll in a.collectives for who in a.kolo}
+    """Prints the table; returns the medians of the ratios, {(collective, Kolo's way/the others' memory): {(bytes, in_place): ratio}}."""
+    medians = {(coll, "/".join(pair)): {} for coll in a.collectives for pair in a.pairs}
+    report_head(out, a, others, moods, limits)
+    behind = []
+    for coll in a.collectives:
+        print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*a.kolo, *others]) +
+              " alloc's us" + "".join(f" {'ratio ' + '/'.join(pair):>19}" for pair in a.pairs) + " best", file=out)
+        for key in sorted(times[next(iter(a.kolo)), coll][0]):
+            best = {memory: best_peer(times, others, memory, coll, key) for memory in a.memories}
+            line = f"  {key[0]:>10} {'in' if key[1] else 'out':>5}"
+            for side in [*a.kolo, *((name, a.memories[0]) for name in others), (best["alloc"], "alloc")]:
+                line += f" {median_of(times, side, coll, key):>11.2f}"
+            for pair in a.pairs:
+                r, name = ratios(times, others, coll, pair, key), "/".join(pair)
+                low, high = interval(r)
+                medians[coll, name][key] = statistics.median(r)
+                line += f" {medians[coll, name][key]:>5.2f} [{low:.2f}, {high:.2f}]"
+                if high < 1:
+                    behind.append(f"{coll} of {key[0]} {'in' if key[1] else 'out of'} place, {name}: {medians[coll, name][key]:.2f}")
+            print(f"{line} {' '.join(dict.fromkeys(best.values()))}", file=out, flush=True)
+        for pair in a.pairs:
+            all_sizes = medians[coll, "/".join(pair)].values()
+            print(f"# {coll}, {'/'.join(pair)}: geometric mean of the ratios {statistics.geometric_mean(all_sizes):.2f}, "
+                  f"least {min(all_sizes):.2f}", file=out)
+        report_limits(out, a, times, coll, limits)
+    print("#\n# behind: " + ("; ".join(behind) or "none"), file=out)
+    report_moods(out, a, others, times, moods)
+    return medians
+
+
+def report_head(out, a, others, moods, limits):
     kind = ", Kolo's threads of one process" if a.threads else ""
     print(f"# f32, sum, root 0, {a.ranks} ranks{kind}, {a.rounds} interleaved rounds; {machine()}", file=out)
     print("# beside " + ", ".join(f"{name}: {peer.version}" for name, peer in others.items()), file=out)
     print("# rounds of a collective: " + ", ".join(f"{moods.count(m)} {m}" for m in sorted(set(moods))), file=out)
-    limit = "a plain exchange both ways over TCP" if a.network else "memcpy on each rank's core, all at once"
     for size in limits[0]:
-        print(f"# {size} bytes by {limit}: {statistics.median(of[size] for of in limits):.0f} us", file=out)
-    print(f"# us: median over rounds of the median of the slowest rank; {', '.join(a.kolo)}: Kolo\n"
-          "# ratio: best other / Kolo within a round, median [95 % interval of the median]; above 1 Kolo is faster. best: the other\n"
-          "# whose median is least.", file=out)
-    behind = []
-    for coll in a.collectives:
-        print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*a.kolo, *others]) +
-              "".join(f" {'ratio of ' + who:>20}" for who in a.kolo) + " best", file=out)
-        for key in sorted(times[next(iter(a.kolo)), coll][0]):
-            line = f"  {key[0]:>10} {'in' if key[1] else 'out':>5}"
-            for who in [*a.kolo, *others]:
-                line += f" {statistics.median(t[key] for t in times[who, coll]):>11.2f}"
-            for who in a.kolo:
-                r = ratios(times, others, coll, who, key)
-                low, high = interval(r)
-                medians[coll, who][key] = statistics.median(r)
-                line += f" {medians[coll, who][key]:>6.2f} [{low:.2f}, {high:.2f}]"
-                if high < 1:
-                    behind.append(f"{coll} of {key[0]} {'in' if key[1] else 'out of'} place, {who}: {medians[coll, who][key]:.2f}")
-            print(f"{line} {best_peer(times, others, coll, key)}", file=out, flush=True)
-        for who in a.kolo:
-            all_sizes = medians[coll, who].values()
-            mean = math.exp(sum(map(math.log, all_sizes)) / len(all_sizes))
-            print(f"# {coll}, {who}: geometric mean of the ratios {mean:.2f}, least {min(all_sizes):.2f}", file=out)
-            for size in limits[0]:
-                of_limit = [f"{statistics.median([x[size] / t[size, p] for x, t in zip(limits, times[who, coll])]):.2f} {place} place"
-                            for p, place in ((False, "out of"), (True, "in")) if (size, p) in times[who, coll][0]]
-                print(f"# {size} bytes at {', '.join(of_limit)} of the rate of {limit}", file=out, flush=True)
-    print("#\n# behind: " + ("; ".join(behind) or "none"), file=out)
-    return medians
+        print(f"# {size} bytes by {limit(a)}: {statistics.median(of[size] for of in limits):.0f} us", file=out)
+    print(f"# us: median over rounds of the median of the slowest rank; {', '.join(a.kolo)}: Kolo; others: in {a.memories[0]} memory,\n"
+          "# alloc's: the best of them in memory from MPI_Alloc_mem.\n"
+          "# ratio Kolo's memory/theirs: best other / Kolo within a round, median [95 % interval of the median]; above 1 Kolo is\n"
+          "# faster. best: the other whose median is least, in each memory.", file=out)
+
+
+def limit(a):
+    return "a plain exchange both ways over TCP" if a.network else "memcpy on each rank's core, all at once"
+
+
+def report_limits(out, a, times, coll, limits):
+    for who in a.kolo:
+        for size in limits[0]:
+            of_limit = [f"{statistics.median([x[size] / t[size, p] for x, t in zip(limits, times[who, coll])]):.2f} {place} place"
+                        for p, place in ((False, "out of"), (True, "in")) if (size, p) in times[who, coll][0]]
+            print(f"# {who}: {size} bytes at {', '.join(of_limit)} of the rate of {limit(a)}", file=out, flush=True)
+
+
+def report_moods(out, a, others, times, moods):
+    """What the rounds of each mood show by themselves, if there was more than one."""
+    for i, coll in enumerate(a.collectives):
+        of_rounds = moods[i::len(a.collectives)]
+        for mood_ in sorted(set(of_rounds)) if len(set(of_rounds)) > 1 else []:
+            if of_rounds.count(mood_) < FEWEST:
+                continue
+            for pair in a.pairs:
+                cells = {key: [r for r, m in zip(ratios(times, others, coll, pair, key), of_rounds) if m == mood_]
+                         for key in sorted(times[pair[0], coll][0])}
+                mean = statistics.geometric_mean(statistics.median(r) for r in cells.values())
+                behind = [f"{key[0]} {'in' if key[1] else 'out of'} place {statistics.median(r):.2f}"
+                          for key, r in cells.items() if interval(r)[1] < 1]
+                print(f"# {coll}, {'/'.join(pair)}, {of_rounds.count(mood_)} rounds {mood_}: geometric mean {mean:.2f}, "
+                      f"behind: {', '.join(behind) or 'none'}", file=out)
 
 
 def plot(path, a, others, medians):
     """A panel for each collective: the medians' ratio over sizes, out of place solid, in place dashed."""
-    colours = dict(zip(a.kolo, ("#0072b2", "#d55e00")))
+    names = ["/".join(pair) for pair in a.pairs]
+    colours = dict(zip(names, ("#0072b2", "#009e73", "#d55e00")))
     script = [f"set terminal svg size 900,{340 * ((len(a.collectives) + 1) // 2)} noenhanced font 'sans,12' background 'white'",
               f"set output '{path}'", "set logscale x 2", "set logscale y 2", "set grid", "set key below",
               "set format x '%.0b%B'", "set xlabel 'bytes of the vector'", "set ylabel 'time of the better peer / Kolo'",
@@ -183,7 +230,7 @@ def plot(path, a, others, medians):
               f"title 'Kolo beside {' and '.join(others)}, {a.ranks} ranks on one host{', TCP only' * a.network}: above 1 Kolo is faster'"]
     for coll in a.collectives:
         curves, data = ["1 with lines lc 'black' notitle"], []
-        for who in a.kolo:
+        for who in names:
             for in_place in sorted({place for _, place in medians[coll, who]}):
                 curves.append(f"'-' with linespoints pt {6 if in_place else 7} ps 0.6 dt {2 if in_place else 1} lc rgb '{colours[who]}' "
                               f"title '{who}, {'in' if in_place else 'out of'} place'")
@@ -220,6 +267,8 @@ def main():
     if a.plot and not shutil.which("gnuplot"):
         sys.exit("gnuplot is not installed: make deps")
     a.kolo = {who: [*options, *(["--threads"] if a.threads else [])] for who, options in (OVER_TCP if a.network else ON_ONE_HOST).items()}
+    a.memories = ["alloc"] if a.network else list(OTHERS_MEMORY)
+    a.pairs = RATIOS_OVER_TCP if a.network else RATIOS_ON_ONE_HOST
     others = peers.peers(a.network)
     if a.peers:
         chosen = a.peers.split(",")

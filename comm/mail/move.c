@@ -4,6 +4,7 @@
 #include "comm/core/comm.h"
 #include "comm/memory/cma.h"
 #include "comm/p2p/far.h"
+#include "comm/reduce/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -198,7 +199,7 @@ static int take_chunk(struct ko_mail_peer *p, const struct ko_packet *packet, co
 
 	if (!r || packet->n > r->bytes - r->moved)
 		return ko_fail(KOLO_ESYS, "a part of a message came that nobody asked for");
-	memcpy(r->buffer + r->moved, payload, packet->n);
+	ko_copy_bytes(r->buffer + r->moved, payload, packet->n);
 	r->moved += packet->n;
 	if (r->moved < r->bytes)
 		return 0;

@@ -3,6 +3,7 @@
 
 #include "comm/core/comm.h"
 #include "comm/p2p/far.h"
+#include "comm/reduce/reduce.h"
 
 #include <string.h>
 
@@ -57,7 +58,7 @@ static int put_near(struct ko_lane_end *end, const struct ko_packet *p, const vo
 	if (p->kind != KO_MAIL_WHOLE)
 		memcpy(line->small, &numbers, sizeof(numbers));
 	if (len)
-		memcpy(in_slot ? ko_lane_slot(end) : line->small, payload, len);
+		ko_copy_bytes(in_slot ? ko_lane_slot(end) : line->small, payload, len);
 	end->has_slots = end->has_slots || in_slot;
 	ko_lane_commit(end);
 	return 0;
@@ -112,7 +113,7 @@ static int put_far(struct ko_link *link, const struct ko_packet *p, const void *
 		return rc;
 	memcpy(slot.ptr, &head, sizeof(head));
 	if (len)
-		memcpy((char *)slot.ptr + sizeof(head), payload, len);
+		ko_copy_bytes((char *)slot.ptr + sizeof(head), payload, len);
 	slot.len = sizeof(head) + len;
 	slot.tag = 0;
 	return link->ops->commit(link, &slot);

@@ -96,7 +96,7 @@ static inline void write_payload(const struct ko_run *run, size_t all, char *out
 	const struct ko_board *board = run->comm->board;
 
 	if (ko_coll_has_root(run->desc.coll) && board->way != KO_BOARD_STREAMED)
-		memcpy(out, src, len);
+		ko_copy_bytes(out, src, len);
 	else
 		ko_board_write(board, all, out, src, len);
 }

@@ -4,6 +4,7 @@
 
 #include "comm/core/wait.h"
 #include "comm/p2p/lane.h"
+#include "comm/reduce/reduce.h"
 #include "comm/sys/thread.h"
 
 #include <string.h>
@@ -25,7 +26,7 @@ static bool send_eager(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	if (!small && bytes <= KO_EXPECT_ONE_WAY)
 		ko_expect_to_write(ko_lane_slot(end), bytes);
 	if (bytes)
-		memcpy(small ? line->small : ko_lane_slot(end), call->src, bytes);
+		ko_copy_bytes(small ? line->small : ko_lane_slot(end), call->src, bytes);
 	line->tag = 0;
 	line->n = call->n;
 	line->kind = small ? KO_LINE_SMALL : KO_LINE_SLOT;
@@ -49,8 +50,8 @@ static bool recv_eager(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	    (line->kind != KO_LINE_SMALL && line->kind != KO_LINE_SLOT))
 		return false;
 	if (bytes)
-		memcpy(call->dst, line->kind == KO_LINE_SMALL ? line->small : ko_lane_slot(end),
-		       bytes);
+		ko_copy_bytes(call->dst,
+			      line->kind == KO_LINE_SMALL ? line->small : ko_lane_slot(end), bytes);
 	ko_lane_take(end);
 	c->lanes->received += bytes;
 	c->counters.model.received += bytes;

@@ -10,6 +10,7 @@
 #include "comm/base/clock.h"
 #include "comm/core/edges.h"
 #include "comm/core/wait.h"
+#include "comm/reduce/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -443,7 +444,7 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 		t->stage = KO_STAGE_SLOTS;
 		memcpy(slot.ptr, &head, sizeof(head));
 		if (first)
-			memcpy((char *)slot.ptr + sizeof(head), t->buffer, first);
+			ko_copy_bytes((char *)slot.ptr + sizeof(head), t->buffer, first);
 		t->moved = first;
 		slot.len = sizeof(head) + first;
 		slot.more = first < rest;
@@ -452,7 +453,7 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 		if (ko_link_takes(link, t->buffer + t->moved, slot.len))
 			slot.ptr = t->buffer + t->moved;
 		else
-			memcpy(slot.ptr, t->buffer + t->moved, slot.len);
+			ko_copy_bytes(slot.ptr, t->buffer + t->moved, slot.len);
 		t->moved += slot.len;
 	}
 	return link->ops->commit(link, &slot);
@@ -502,7 +503,7 @@ static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer
 	    in->len != sizeof(head) + bytes)
 		return ko_lane_mismatch(run, t, in->tag, head.n, head.type);
 	if (bytes)
-		memcpy(t->buffer, (const char *)in->ptr + sizeof(head), bytes);
+		ko_copy_bytes(t->buffer, (const char *)in->ptr + sizeof(head), bytes);
 	t->moved = bytes;
 	t->stage = KO_STAGE_SLOTS;
 	return 0;
@@ -514,7 +515,7 @@ static int go_on(struct ko_transfer *t, const struct ko_slot *in, size_t len)
 		return ko_fail(KOLO_ESYS, "%zu bytes of a message came, and %zu were expected",
 			       in->len, len);
 	if (in->ptr != t->buffer + t->moved)
-		memcpy(t->buffer + t->moved, in->ptr, len);
+		ko_copy_bytes(t->buffer + t->moved, in->ptr, len);
 	t->moved += len;
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include "comm/core/run.h"
 #include "comm/memory/cma.h"
 #include "comm/memory/window.h"
+#include "comm/reduce/reduce.h"
 #include "comm/sys/shmem.h"
 
 #include <string.h>
@@ -100,7 +101,7 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 		return STUCK;
 	run->comm->lanes->with_slots += !end->has_slots;
 	end->has_slots = true;
-	memcpy(ko_lane_slot(end), t->buffer + t->moved, len);
+	ko_copy_bytes(ko_lane_slot(end), t->buffer + t->moved, len);
 	fill_line(run, t, line, t->moved ? KO_LINE_MORE : KO_LINE_SLOT);
 	t->line = end->next;
 	ko_lane_commit(end);
@@ -166,7 +167,7 @@ static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer 
 	    (rc = find_mapped(run, t->peer, lane->answer, &mapped)) < 0)
 		return rc;
 	if (mapped)
-		memcpy(mapped + mine.first, t->buffer + mine.first, mine.len);
+		ko_copy_bytes(mapped + mine.first, t->buffer + mine.first, mine.len);
 	else
 		rc = ko_cma_write(run->comm, t->peer, lane->answer.at + mine.first,
 				  t->buffer + mine.first, mine.len);

@@ -235,7 +235,11 @@ static void copy_by_loop(void *to, const void *from, size_t len)
 
 static void copy_bytes(void *out, const void *src, size_t len)
 {
-	if (out != src)
+	if (out == src)
+		return;
+	if (ko_memcpy_is_slow(out, src, len))
+		copy_by_loop(out, src, len);
+	else
 		memcpy(out, src, len);
 }
 

@@ -155,7 +155,7 @@ struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar)
 static void copy_made(void *out, const void *src, size_t n, const union ko_scalar *s)
 {
 	if (out != src)
-		memcpy(out, src, n * s->made->size);
+		ko_copy_bytes(out, src, n * s->made->size);
 }
 
 static void combine_made(void *out, const void *in, const void *own, size_t n,

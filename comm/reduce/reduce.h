@@ -188,6 +188,25 @@ static inline void ko_expect_to_write(const void *out, size_t len)
 /* Copies `len` bytes by a loop over vectors. The buffers must not overlap. */
 void ko_copy_by_loop(void *out, const void *src, size_t len);
 
+/* Would memcpy be slow? It is if the stores of "rep movsb" go to places that lie in their page a
+ * little behind the loads (why: D194 in comm/DECISIONS.md). */
+static inline bool ko_memcpy_is_slow(const void *out, const void *src, size_t len)
+{
+	enum { LINE = 64, PAGE = 4096, SHORT = 2 << 10 }; /* for SHORT it uses vectors */
+	size_t behind = ((uintptr_t)out - (uintptr_t)src) % PAGE;
+
+	return len > SHORT && behind > 0 && behind < LINE;
+}
+
+/* Copies `len` bytes. The buffers must not overlap. */
+static inline void ko_copy_bytes(void *out, const void *src, size_t len)
+{
+	if (ko_memcpy_is_slow(out, src, len))
+		ko_copy_by_loop(out, src, len);
+	else
+		memcpy(out, src, len);
+}
+
 /* Copies `len` bytes to lines that another core has read, in an operation that goes both ways.
  * There memcpy begins late if it copies by "rep movsb" (why: D168 in comm/DECISIONS.md). */
 static inline void ko_copy_expected(void *out, const void *src, size_t len)
@@ -197,7 +216,7 @@ static inline void ko_copy_expected(void *out, const void *src, size_t len)
 	if (len > SHORT && len <= KO_EXPECT_MOST)
 		ko_copy_by_loop(out, src, len);
 	else
-		memcpy(out, src, len);
+		ko_copy_bytes(out, src, len);
 }
 
 /* Orders all streaming stores of this thread before its later stores; a release store alone does

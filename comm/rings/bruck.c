@@ -3,6 +3,7 @@
 #include "comm/rings/bruck.h"
 
 #include "comm/core/edges.h"
+#include "comm/reduce/reduce.h"
 #include "comm/rings/moves.h"
 
 #include <stdlib.h>
@@ -179,7 +180,7 @@ static void copy_parts(const struct ko_ring *ring, char *slot, char *memory, siz
 		char *part = memory + (size_t)ko_ring_back(ring, last, i) * len,
 		     *at = slot + (size_t)i * len;
 
-		memcpy(in ? part : at, in ? at : part, len);
+		ko_copy_bytes(in ? part : at, in ? at : part, len);
 	}
 }
 

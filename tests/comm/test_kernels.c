@@ -332,6 +332,24 @@ static void check_copies(ko_stream_fn *copy)
 	}
 }
 
+/* The place of `out` in its page is up to 70 bytes before or behind that of src. */
+static void check_copies_in_pages(void)
+{
+	enum { PAGE = 4096 };
+	static _Alignas(PAGE) unsigned char src[PAGE], out[2 * PAGE];
+
+	for (size_t i = 0; i < sizeof(src); i++)
+		src[i] = (unsigned char)(i * 7 + i / 256);
+	for (size_t at = 0; at < 140; at++) {
+		for (size_t len = 2000; len < 2300; len += 30) {
+			memset(out, GUARD, sizeof(out));
+			ko_copy_bytes(out + PAGE + at, src + 70, len);
+			CHECK(memcmp(out + PAGE + at, src + 70, len) == 0);
+			CHECK(out[PAGE + at - 1] == GUARD && out[PAGE + at + len] == GUARD);
+		}
+	}
+}
+
 static void copies_take_all_and_no_more(void **state)
 {
 	(void)state;
@@ -339,6 +357,8 @@ static void copies_take_all_and_no_more(void **state)
 		check_copies((*k)->stream);
 		check_copies((*k)->copy_by_loop);
 	}
+	check_copies(ko_copy_bytes);
+	check_copies_in_pages();
 }
 
 static void streamed_results_equal_ordinary_ones(void **state)

@@ -13,7 +13,7 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_TIMEOUT] = { "KOLO_TIMEOUT", 300, 0, 1000000,
 			     .help = "Seconds for which a rank that others wait for may be silent; "
 				     "then they fail. 0: no limit" },
-	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64,
+	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 7, 2, 64,
 			   .help = "Slots in each link. Rank 0's value counts" },
 	[KO_ENV_SLOT_LEN] = { "KOLO_SLOT_LEN", 256 << 10, 4096, 64 << 20, 4096,
 			      .help = "Bytes of a slot, a multiple of 4096. Unset: 256 KiB. Or 120 KiB "

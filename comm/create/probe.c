@@ -37,6 +37,9 @@ enum {
 	MANY_RANKS = 64, /* more have a quarter of the laps, REPEATS, and measure stores once */
 };
 
+/* Times as long: measured so, it is longer. */
+static const double CLEARLY = 1.5;
+
 /* A step round a ring of links: each rank sends `len` bytes to its next. */
 static int step_along(struct ko_run *run, const struct ko_edges *ring, char *buffer, size_t len)
 {
@@ -251,6 +254,74 @@ static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko
 	return rc == 0 && c->rails ? measure_levels(run, buffer, large, costs) : rc;
 }
 
+/* What slots cost without the waiting, in ns: filling one to next, and copying one from prev. 0:
+ * not measured yet. The shortest times. */
+struct slot_ns {
+	double fill, keep;
+};
+
+static void keep_shorter(double *best, int64_t begin)
+{
+	double took = (double)(ko_now_ns() - begin);
+
+	if (*best == 0 || took < *best)
+		*best = took;
+}
+
+/* Fills slots to next with this kind of stores and copies those from prev, in turns. All ranks do
+ * so at a time. */
+static int exchange_slots(struct ko_run *run, enum ko_stores stores, char *buffer, size_t len,
+			  struct slot_ns *best)
+{
+	const struct ko_edges *e = &run->comm->edges;
+	struct ko_slot slot;
+	int64_t begin;
+	int rc = lap(run);
+
+	e->to->stores = stores;
+	for (int k = 0; rc == 0 && k < PROBE_SLOTS; k++) {
+		if ((rc = ko_wait_room(run, e, &slot)) < 0)
+			break;
+		begin = ko_now_ns();
+		ko_step_fill(run, stores, run->copy, slot.ptr, buffer, len);
+		if ((rc = ko_hand_over(run, e, &slot, len)) < 0)
+			break;
+		keep_shorter(&best->fill, begin);
+		if ((rc = ko_wait_data(run, e, buffer, len, &slot)) < 0)
+			break;
+		begin = ko_now_ns();
+		ko_step_fill(run, KO_ORDINARY, run->copy, buffer, slot.ptr, len);
+		keep_shorter(&best->keep, begin);
+		rc = ko_give_back(run, e);
+	}
+	return rc;
+}
+
+/* Measures both kinds of stores and chooses one for the link to next: streaming if filling a slot
+ * and copying it there takes clearly less time with it (why: D195 in comm/DECISIONS.md). What next
+ * has measured can be seen if it is on this host. */
+static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repeats)
+{
+	struct kolo_comm *c = run->comm;
+	const double *there = c->roster->post[ko_ring_next(&c->ring, c->rank)].keep_ns;
+	struct slot_ns of[2] = { { 0, 0 }, { 0, 0 } };
+	int rc = 0;
+
+	for (int k = 0; rc == 0 && k < 2 * repeats; k++)
+		rc = exchange_slots(run, k % 2 ? KO_STREAMING : KO_ORDINARY, buffer, len,
+				    &of[k % 2]);
+	for (int k = 0; k < 2; k++)
+		c->roster->post[c->rank].keep_ns[k] = of[k].keep;
+	/* After the second lap each rank knows that all ranks have come to the first. */
+	if (rc == 0 && (rc = lap(run)) == 0)
+		rc = lap(run);
+	c->edges.to->stores = CLEARLY * (of[KO_STREAMING].fill + there[KO_STREAMING]) <
+					      of[KO_ORDINARY].fill + there[KO_ORDINARY]
+				      ? KO_STREAMING
+				      : KO_ORDINARY;
+	return rc;
+}
+
 /* Measures the rate of slots to next. Every other edge of the ring is used at a time: those from
  * places of this parity. */
 static int send_some(struct ko_run *run, int parity, void *buffer, size_t len, double *bytes_per_ns)
@@ -274,19 +345,16 @@ static int send_some(struct ko_run *run, int parity, void *buffer, size_t len, d
 	return rc;
 }
 
-/* Measures the rate to next with each kind of stores and chooses the better kind for the link. */
-static int measure_stores(struct ko_run *run, void *buffer, size_t len)
+/* Chooses the stores of the link to next, and measures its rate. */
+static int measure_stores(struct ko_run *run, char *buffer, size_t len)
 {
-	struct ko_link *link = run->comm->edges.to;
-	double rates[2] = { 0, 0 };
-	int repeats = run->comm->nranks > MANY_RANKS ? 1 : REPEATS, rc = 0;
+	int repeats = run->comm->nranks > MANY_RANKS ? 1 : REPEATS;
+	int rc = choose_stores(run, buffer, len, repeats);
+	double rate = 0;
 
-	for (int k = 0; rc == 0 && k < repeats * 4; k++) {
-		link->stores = k / 2 % 2 ? KO_STREAMING : KO_ORDINARY;
-		rc = send_some(run, k % 2, buffer, len, &rates[link->stores]);
-	}
-	link->stores = rates[KO_STREAMING] > rates[KO_ORDINARY] ? KO_STREAMING : KO_ORDINARY;
-	link->bytes_per_ns = rates[link->stores];
+	for (int k = 0; rc == 0 && k < 2 * repeats; k++)
+		rc = send_some(run, k % 2, buffer, len, &rate);
+	run->comm->edges.to->bytes_per_ns = rate;
 	return rc;
 }
 
@@ -311,7 +379,6 @@ static int measure_way(struct ko_run *run, enum ko_board_way way, char *buffer, 
  * stay in the caches, and wide ones have it (D193). */
 static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
-	static const double CLEARLY = 1.5;
 	struct kolo_comm *c = run->comm;
 	bool shares = c->share > 1;
 	size_t bytes = ko_min_size(len, shares ? SHARED_PAYLOAD : LONG_PAYLOAD);

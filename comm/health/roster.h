@@ -54,6 +54,9 @@ struct ko_post {
 	 * later */
 	double read_ns, read_bytes_per_ns;
 	uint64_t buffer;
+	/* Its measurements of copying a slot that prev has filled, with each kind of stores. prev
+	 * reads these a lap of the ring later */
+	double keep_ns[2];
 	_Atomic uint64_t history[KO_HISTORY][3];
 	/* While it waits in something that ranks do in pairs: the descriptor of that; else zeros */
 	_Atomic uint64_t pair[3];

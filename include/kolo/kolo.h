@@ -278,7 +278,7 @@ struct kolo_comm_attr {
 	/* Seconds until a silent rank is given up, at most 1000000. 0: KOLO_TIMEOUT (default:
 	 * 300). < 0: never */
 	int timeout_s;
-	/* Slots in a link, 2 to 64. 0: KOLO_SLOTS (default: 4). Rank 0's value counts */
+	/* Slots in a link, 2 to 64. 0: KOLO_SLOTS (default: 7). Rank 0's value counts */
 	int nslots;
 	/* Bytes of a slot, a multiple of 4096 up to 64 MiB. 0: KOLO_SLOT_LEN. If that is unset too:
 	 * 256 KiB. Or 120 KiB if TCP between hosts waits between packets (congestion control bbr),

@@ -506,7 +506,7 @@ static void every_variable_is_told(void **state)
 		CHECK(info.secret ==
 		      (!strcmp(info.name, "KOLO_ID") || !strcmp(info.name, "KOLO_JOB")));
 		if (strcmp(info.name, "KOLO_SLOTS") == 0)
-			CHECK(!strcmp(info.value, "9") && !strcmp(info.preset, "4") &&
+			CHECK(!strcmp(info.value, "9") && !strcmp(info.preset, "7") &&
 			      !strcmp(info.range, "2 to 64"));
 		else
 			CHECK(info.value == NULL);

@@ -22,7 +22,7 @@ static struct kolo_link_stats link_stats(const struct ko_link *link, int peer)
 	s.bytes = link->bytes;
 	s.slots = link->slots;
 	if (link->role == KO_SEND) {
-		snprintf(s.stores, sizeof(s.stores), "%s", ko_stores_name(link->stores));
+		snprintf(s.stores, sizeof(s.stores), "%s", ko_stores_name(link->writer.stores));
 		s.rate = link->bytes_per_ns;
 	}
 	return s;

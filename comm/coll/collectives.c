@@ -24,7 +24,9 @@ static int end(struct ko_run *run, int rc)
 		counters->ops[run->algorithm]++;
 		counters->model.sent += run->model.sent * run->size;
 		counters->model.received += run->model.received * run->size;
-		if (run->reading || run->writing)
+		/* What new memory costs says nothing of later operations. */
+		if ((run->reading || run->writing) &&
+		    !(run->algorithm == KO_BOARD && run->comm->board->fresh))
 			ko_learn(run);
 	}
 	return ko_run_end(run, rc);

@@ -105,7 +105,7 @@ static inline void ko_run_copy(const struct ko_run *run, void *dst, const void *
 	if (run->stores == KO_STREAMING)
 		ko_stream_copy(dst, src, len);
 	else
-		memcpy(dst, src, len);
+		ko_copy_bytes(dst, src, len);
 }
 
 /* What a loop needs for elements of another rank, whose cell on the board has `theirs`: a factor

@@ -172,7 +172,7 @@ static void log_choices(const struct kolo_comm *c)
 		       *c->table[0].transport ? "rank 0 asked for it"
 					      : "the first in order that joins the two",
 		       c->agreed.limits.nslots, (unsigned long long)c->agreed.limits.slot_len,
-		       c->edges.to->bytes_per_ns, ko_stores_name(c->edges.to->stores));
+		       c->edges.to->bytes_per_ns, ko_stores_name(c->edges.to->writer.stores));
 	if (c->rank == 0 && *ko_edges_slots_near(c))
 		ko_log(&c->log, KOLO_LOG_INFO,
 		       "slots between NUMA nodes lie near the %s, which measured better",

@@ -278,7 +278,7 @@ static int exchange_slots(struct ko_run *run, enum ko_stores stores, char *buffe
 	int64_t begin;
 	int rc = lap(run);
 
-	e->to->stores = stores;
+	ko_writer_set(&e->to->writer, stores, 0);
 	for (int k = 0; rc == 0 && k < PROBE_SLOTS; k++) {
 		if ((rc = ko_wait_room(run, e, &slot)) < 0)
 			break;
@@ -305,6 +305,8 @@ static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repea
 	struct kolo_comm *c = run->comm;
 	const double *there = c->roster->post[ko_ring_next(&c->ring, c->rank)].keep_ns;
 	struct slot_ns of[2] = { { 0, 0 }, { 0, 0 } };
+	enum ko_stores best;
+	bool streams;
 	int rc = 0;
 
 	for (int k = 0; rc == 0 && k < 2 * repeats; k++)
@@ -315,10 +317,11 @@ static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repea
 	/* After the second lap each rank knows that all ranks have come to the first. */
 	if (rc == 0 && (rc = lap(run)) == 0)
 		rc = lap(run);
-	c->edges.to->stores = CLEARLY * (of[KO_STREAMING].fill + there[KO_STREAMING]) <
-					      of[KO_ORDINARY].fill + there[KO_ORDINARY]
-				      ? KO_STREAMING
-				      : KO_ORDINARY;
+	streams = CLEARLY * (of[KO_STREAMING].fill + there[KO_STREAMING]) <
+		  of[KO_ORDINARY].fill + there[KO_ORDINARY];
+	best = streams ? KO_STREAMING : KO_ORDINARY;
+	ko_writer_set(&c->edges.to->writer, best,
+		      ko_writer_limit(best, of[KO_ORDINARY].fill / (double)len));
 	return rc;
 }
 
@@ -365,7 +368,7 @@ static int measure_way(struct ko_run *run, enum ko_board_way way, char *buffer, 
 	enum { TURNS = 2 }; /* in a repeat: few, because the memory that they touch is new */
 	int rc = 0;
 
-	ko_board_set_way(run->comm->board, run->comm->nranks, way);
+	ko_board_set_way(run->comm->board, run->comm->nranks, way, 0);
 	*ns = 0;
 	for (int k = 0; rc == 0 && k < 2 * REPEATS; k++)
 		rc = measure_once(run, take_long_turn, TURNS, buffer, bytes, ns);
@@ -512,7 +515,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.read_bytes_per_ns = c->roster->post[0].read_bytes_per_ns;
 	out->costs.share = c->share;
 	out->costs.network = is_network(c);
-	ko_board_set_way(c->board, c->nranks, costs->board_way);
+	ko_board_set_way(c->board, c->nranks, costs->board_way, 0);
 	out->costs.board_room = ko_board_room(c->board);
 	out->costs.exchange_room = ko_exchange_room(c);
 	out->costs.exchange_hops = ko_bruck_hops(c);
@@ -554,7 +557,7 @@ static int agree(struct ko_run *run, const struct ko_costs *costs)
 	if (rc < 0)
 		return rc;
 	c->agreed = agreed;
-	ko_board_set_way(c->board, c->nranks, agreed.costs.board_way);
+	ko_board_set_way(c->board, c->nranks, agreed.costs.board_way, c->edges.to->writer.limit);
 	return 0;
 }
 
@@ -601,8 +604,8 @@ static int take_over(struct ko_run *run, const struct kolo_comm *like)
 	int rc = 0;
 
 	c->agreed = like->agreed;
-	ko_board_set_way(c->board, c->nranks, c->agreed.costs.board_way);
-	c->edges.to->stores = like->edges.to->stores;
+	c->edges.to->writer = like->edges.to->writer;
+	ko_board_set_way(c->board, c->nranks, c->agreed.costs.board_way, c->edges.to->writer.limit);
 	c->edges.to->bytes_per_ns = like->edges.to->bytes_per_ns;
 	if (ko_edges_differ(c))
 		rc = ko_edges_settle(run, c->agreed.slots_near);

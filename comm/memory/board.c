@@ -52,13 +52,15 @@ const char *ko_board_way_name(enum ko_board_way way)
 	return names[way];
 }
 
-void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way)
+void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way, double limit)
 {
 	size_t rooms = rooms_of(nranks), narrow = rooms / NARROW;
 
 	board->way = way;
+	ko_writer_set(&board->writer, way == KO_BOARD_STREAMED ? KO_STREAMING : KO_ORDINARY, limit);
 	board->span = way == KO_BOARD_NARROW && narrow >= KO_BOARD_CELLS ? narrow : rooms;
 	board->before = narrow < board->span ? narrow : board->span;
+	board->fresh = board->span;
 }
 
 struct ko_board ko_board_view(void *memory, int nranks)
@@ -68,7 +70,7 @@ struct ko_board ko_board_view(void *memory, int nranks)
 				  .room_len = room_len(nranks) };
 
 	board.short_len = board.room_len < KO_BOARD_SHORT ? board.room_len : KO_BOARD_SHORT;
-	ko_board_set_way(&board, nranks, KO_BOARD_NARROW);
+	ko_board_set_way(&board, nranks, KO_BOARD_NARROW, 0);
 	ko_board_end_turn(&board);
 	return board;
 }
@@ -95,6 +97,7 @@ void ko_board_take_rooms(struct ko_board *board, size_t bytes)
 	board->rooms = rooms_for(board, bytes);
 	board->turn.room = place(board, board->rooms);
 	board->before = board->turn.room;
+	board->fresh -= ko_min_size(board->fresh, board->rooms);
 }
 
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes)
@@ -105,7 +108,7 @@ void ko_board_expect(const struct ko_board *board, int rank, size_t bytes)
 	if (bytes <= SMALL)
 		return;
 	if (bytes > board->short_len) {
-		if (board->way == KO_BOARD_STREAMED)
+		if (board->writer.stores == KO_STREAMING)
 			return;
 		turn.room = place(board, rooms_for(board, bytes));
 	}

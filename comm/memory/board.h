@@ -15,6 +15,7 @@
 
 #include "comm/plan/algorithm.h"
 #include "comm/reduce/reduce.h"
+#include "comm/transport/stores.h"
 
 #include <stdatomic.h>
 
@@ -49,12 +50,14 @@ struct ko_board {
 	size_t short_len; /* a longer payload is a long one */
 	size_t span;      /* rooms that long payloads walk through */
 	enum ko_board_way way;
-	struct ko_turn turn; /* the next one, or the one under way; the same on all ranks */
-	size_t rooms;        /* that its payload has, if it is a long one; else 0 */
-	size_t before;       /* the room before which the next long payload ends */
-	uint64_t safe;       /* seq up to which all ranks have finished all operations */
-	uint64_t sent;       /* bytes given by this rank */
-	uint64_t received;   /* bytes read of what others gave */
+	struct ko_writer writer; /* of this rank's long payloads */
+	struct ko_turn turn;     /* the next one, or the one under way; the same on all ranks */
+	size_t rooms;            /* that its payload has, if it is a long one; else 0 */
+	size_t before;           /* the room before which the next long payload ends */
+	size_t fresh;  /* rooms to come that have not been used yet: the system gives them memory */
+	uint64_t safe; /* seq up to which all ranks have finished all operations */
+	uint64_t sent; /* bytes given by this rank */
+	uint64_t received; /* bytes read of what others gave */
 	/* seq of the operation that wrote this rank's room last; the first of them also of that
 	 * which wrote the cell */
 	uint64_t used[KO_BOARD_ROOMS];
@@ -70,8 +73,9 @@ struct ko_board ko_board_view(void *memory, int nranks);
 /* "narrow", "wide" or "streamed". */
 const char *ko_board_way_name(enum ko_board_way way);
 
-/* Long payloads of the next turns are written so. All ranks call it between the same turns. */
-void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way);
+/* Long payloads of the next turns are written so. All ranks call it between the same turns.
+ * `limit` is that of the rank's stores (stores.h). */
+void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way, double limit);
 
 /* Bytes of payload that a turn may have: the next one finds other rooms. */
 size_t ko_board_room(const struct ko_board *board);
@@ -114,7 +118,7 @@ static inline void ko_board_end_turn(struct ko_board *board)
 static inline void ko_board_write(const struct ko_board *board, size_t all, void *out,
 				  const void *src, size_t len)
 {
-	if (all > board->short_len && board->way == KO_BOARD_STREAMED)
+	if (all > board->short_len && board->writer.stores == KO_STREAMING)
 		ko_stream_copy(out, src, len);
 	else
 		ko_copy_expected(out, src, len);

@@ -95,7 +95,7 @@ static inline void write_payload(const struct ko_run *run, size_t all, char *out
 {
 	const struct ko_board *board = run->comm->board;
 
-	if (ko_coll_has_root(run->desc.coll) && board->way != KO_BOARD_STREAMED)
+	if (ko_coll_has_root(run->desc.coll) && board->writer.stores != KO_STREAMING)
 		ko_copy_bytes(out, src, len);
 	else
 		ko_board_write(board, all, out, src, len);
@@ -116,7 +116,7 @@ static inline void publish(struct ko_run *run)
 	struct ko_board *board = c->board;
 	struct ko_cell *cell = ko_board_cell(board, board->turn.number, c->rank);
 
-	if (run->stores == KO_STREAMING || board->way == KO_BOARD_STREAMED)
+	if (run->stores == KO_STREAMING || board->writer.stores == KO_STREAMING)
 		ko_stream_fence();
 	cell->scalar = run->red.s;
 	note_use(board, run->desc.seq);
@@ -128,16 +128,18 @@ static inline void publish(struct ko_run *run)
 
 int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len)
 {
-	const struct ko_board *board = run->comm->board;
+	struct ko_board *board = run->comm->board;
 	char *payload = ko_board_payload(board, board->turn, run->comm->rank, len + more_len);
 	int rc = open_cells(run);
 
 	if (rc < 0)
 		return rc;
+	ko_writer_begin(&board->writer, len + more_len);
 	if (len)
 		write_payload(run, len + more_len, payload, src, len);
 	if (more_len)
 		write_payload(run, len + more_len, payload + len, more, more_len);
+	ko_writer_end(&board->writer);
 	publish(run);
 	return 0;
 }

@@ -98,7 +98,7 @@ static inline void ko_step_compute(const struct ko_run *run, const struct ko_edg
 	enum ko_stores stores = ko_step_stores(run, s);
 
 	if (s->out)
-		stores = taken ? KO_ORDINARY : e->to->stores;
+		stores = taken ? KO_ORDINARY : e->to->writer.stores;
 	for (int k = 0; k < s->nparts; k++) {
 		const struct ko_part *p = &s->parts[k];
 		char *to = s->out ? out : p->keep;
@@ -138,12 +138,16 @@ __attribute__((always_inline)) static inline int ko_step_do(struct ko_run *run,
 {
 	void *taken = ko_step_taken(run, e, s);
 	bool copies = s->in && s->out && !taken;
+	bool fills = s->out && !s->in && !taken && s->fill == run->copy;
 	int rc = 0;
 
 	if (taken)
 		out->ptr = taken;
+	if (fills)
+		ko_writer_begin(&e->to->writer, ko_step_bytes(run, s));
 	ko_step_compute(run, e, s, taken, s->in ? in->ptr : NULL, s->out ? out->ptr : NULL);
 	if (s->out) {
+		ko_writer_end(&e->to->writer);
 		out->belongs = ko_step_belongs(run, s->nparts == 1 ? s->parts[0].keep : NULL);
 		rc = ko_hand_over(run, e, out, ko_step_bytes(run, s));
 	}

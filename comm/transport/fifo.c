@@ -54,7 +54,7 @@ int ko_fifo_commit(struct ko_link *link, const struct ko_slot *slot)
 	struct ko_fifo_end *end = end_of(link);
 	struct ko_fifo_line *line = &end->fifo->line[end->at];
 
-	if (link->stores == KO_STREAMING)
+	if (link->writer.stores == KO_STREAMING)
 		ko_stream_fence();
 	line->tag = slot->tag;
 	line->len = slot->len;

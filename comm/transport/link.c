@@ -14,11 +14,6 @@ int ko_link_open(const struct ko_link_ops *ops, enum ko_role role, const struct 
 	return rc;
 }
 
-const char *ko_stores_name(enum ko_stores stores)
-{
-	return stores == KO_STREAMING ? "streaming" : "ordinary";
-}
-
 bool ko_link_takes(const struct ko_link *link, const void *bytes, size_t len)
 {
 	const char *first = bytes;

@@ -13,6 +13,7 @@
 #define COMM_TRANSPORT_LINK_H
 
 #include "comm/sys/topo.h"
+#include "comm/transport/stores.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,9 +31,6 @@ struct ko_limits {
 	/* 1: the link is for single messages, each of which may be the last before it is closed */
 	uint32_t single;
 };
-
-/* How a sender writes slots. It may change at any time, and the receiver need not know. */
-enum ko_stores { KO_ORDINARY, KO_STREAMING };
 
 /* A slot, lent to the caller. */
 struct ko_slot {
@@ -80,10 +78,10 @@ struct ko_link {
 	struct ko_lent *lent;
 	/* Written by ko_link_begin: `slots` when the last operation with a vector began */
 	uint64_t began;
-	/* KO_SEND. Written by the code that measures the link, while nothing is under way: the kind
-	 * of stores that fills slots fastest, which commit must order, and the bytes per ns of
-	 * large slots with that kind */
-	enum ko_stores stores;
+	/* KO_SEND. Written by the code that measures the link: the kind of stores that fills slots
+	 * fastest, which commit must order, and the bytes per ns of large slots with that kind. The
+	 * kind may also change when a slot that was acquired is about to be filled */
+	struct ko_writer writer;
 	double bytes_per_ns;
 };
 
@@ -225,8 +223,5 @@ enum { KO_LENT_MIN = 16 << 10 };
  * Errors: KOLO_ENOMEM, KOLO_ESYS. */
 int ko_link_lend(struct ko_link *link, void *memory, size_t len);
 void ko_link_take_back(struct ko_link *link, void *memory);
-
-/* Returns "ordinary" or "streaming". */
-const char *ko_stores_name(enum ko_stores stores);
 
 #endif

@@ -391,7 +391,7 @@ static int commit_slot(struct ko_link *link, const struct ko_slot *slot)
 {
 	struct tcp_link *t = of(link);
 
-	if (link->stores == KO_STREAMING)
+	if (link->writer.stores == KO_STREAMING)
 		ko_stream_fence();
 	*head_at(t, t->committed) =
 		(struct tcp_head){ slot->len, slot->tag, (uint32_t)t->committed };

@@ -184,7 +184,7 @@ static void try_equal_bits(struct t_rank *r, struct kolo_comm *parent, size_t n)
 		struct kolo_comm *c = sibling(r, parent, attrs[k]);
 
 		if (k == 4)
-			c->edges.to->stores = KO_STREAMING;
+			c->edges.to->writer.stores = KO_STREAMING;
 		CHECK(kolo_all_reduce(c, x, k == 0 ? first : y, n, KOLO_F32, KOLO_SUM, NULL) == 0);
 		CHECK(k == 0 || memcmp(first, y, 4 * n) == 0);
 		CHECK(kolo_reduce_scatter(c, x, part, block, KOLO_F32, KOLO_SUM, NULL) == 0);
@@ -297,9 +297,9 @@ static void large_results_are_right_with_both_kinds_of_stores(void **state)
  * as was decided. */
 static void change_way(struct kolo_comm *c, enum ko_board_way way)
 {
-	ko_board_set_way(c->board, c->nranks, way);
+	ko_board_set_way(c->board, c->nranks, way, 0);
 	if (ko_board_room(c->board) < c->agreed.costs.board_room)
-		ko_board_set_way(c->board, c->nranks, KO_BOARD_WIDE);
+		ko_board_set_way(c->board, c->nranks, KO_BOARD_WIDE, 0);
 }
 
 /* Roots and givers run ahead of those who read: no cell, room or slot is written before all have

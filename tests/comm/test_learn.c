@@ -1,7 +1,9 @@
 /* What is learnt from the times of operations, some of which another process on the core has made
  * long: the better way is chosen all the same, and again after the machine has changed. Times are
  * made up, so that nothing depends on this machine. */
+#include "comm/base/clock.h"
 #include "comm/core/learn.h"
+#include "comm/transport/stores.h"
 #include "tests/lib/t.h"
 
 #include <stdlib.h>
@@ -110,7 +112,58 @@ static void a_change_is_learnt(void **state)
 	}
 }
 
+/* Long writes with a writer, at a clock of their own. Streaming stores take `streaming` ns per
+ * byte, ordinary ones `ordinary`, and 10 times as long in 2 % of the writes. Returns the share of
+ * the writes that were streamed. */
+static double write_some(struct ko_writer *w, int64_t *now, double streaming, double ordinary,
+			 unsigned *seed, int n)
+{
+	enum { BYTES = 64 << 10, PAUSE_NS = 100000 };
+	int streamed = 0;
+
+	for (int k = 0; k < n; k++) {
+		double cost;
+
+		ko_writer_judge(w, *now);
+		streamed += w->stores == KO_STREAMING;
+		cost = w->stores == KO_STREAMING ? streaming : ordinary;
+		cost *= draw(seed, 50) == 0 ? 10 : 1;
+		ko_writer_note(w, BYTES, (int64_t)(cost * BYTES));
+		*now += PAUSE_NS;
+	}
+	return (double)streamed / n;
+}
+
+static void stores_follow_what_writes_take(void **state)
+{
+	enum { SECOND = 10000 }; /* writes */
+	const double fast = 0.03, slow = 0.4, streaming = 0.03;
+	unsigned seed = 1;
+	struct ko_writer w;
+	int64_t now = ko_now_ns();
+
+	(void)state;
+	ko_writer_set(&w, KO_ORDINARY, ko_writer_limit(KO_ORDINARY, 0.07));
+	CHECK(write_some(&w, &now, streaming, fast, &seed, SECOND) ==
+	      0); /* noise changes nothing */
+	CHECK(write_some(&w, &now, streaming, slow, &seed, SECOND) > 0.95);
+	write_some(&w, &now, streaming, fast, &seed, 2 * SECOND);
+	CHECK(write_some(&w, &now, streaming, fast, &seed, SECOND) == 0);
+	ko_writer_set(&w, KO_STREAMING, ko_writer_limit(KO_STREAMING, 0.2));
+	CHECK(write_some(&w, &now, streaming, slow, &seed, 4 * SECOND) > 0.97);
+	write_some(&w, &now, streaming, fast, &seed, 4 * SECOND);
+	CHECK(write_some(&w, &now, streaming, fast, &seed, SECOND) == 0);
+	/* Where nothing is known nothing changes. */
+	ko_writer_set(&w, KO_ORDINARY, 0);
+	for (int k = 0; k < 100; k++) {
+		ko_writer_begin(&w, 1 << 20);
+		ko_writer_end(&w);
+	}
+	CHECK(w.stores == KO_ORDINARY && w.last == 0);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(stores_follow_what_writes_take),
 	cmocka_unit_test(noise_is_not_taken_for_a_truth),
 	cmocka_unit_test(trying_again_costs_little),
 	cmocka_unit_test(a_change_is_learnt),

@@ -227,7 +227,7 @@ int ko_ofi_commit(struct ko_link *link, const struct ko_slot *slot)
 {
 	struct ofi_end *e = end_of(link);
 
-	if (link->stores == KO_STREAMING)
+	if (link->writer.stores == KO_STREAMING)
 		ko_stream_fence();
 	*ofi_head_at(e, e->at) = (struct ofi_head){ slot->len, slot->tag, (uint32_t)e->committed };
 	e->is_flying[e->at] = true;

@@ -348,7 +348,7 @@ int ko_verbs_commit(struct ko_link *link, const struct ko_slot *slot)
 	struct verbs_end *e = end_of(link);
 	bool offered = is_offered(e, slot);
 
-	if (link->stores == KO_STREAMING)
+	if (link->writer.stores == KO_STREAMING)
 		ko_stream_fence();
 	*verbs_head_at(e, e->at) =
 		(struct verbs_head){ (uint32_t)slot->len, slot->tag, (uint32_t)e->committed,

@@ -120,8 +120,10 @@ static int give_but_own(struct ko_run *run, const void *src, size_t n, struct ko
 	rc = ko_turn_open(run);
 	if (rc < 0)
 		return rc;
+	ko_writer_begin(&board->writer, len - (after - first));
 	ko_board_write(board, len, out, src, first);
 	ko_board_write(board, len, out + after, (const char *)src + after, len - after);
+	ko_writer_end(&board->writer);
 	ko_turn_publish(run);
 	return 0;
 }

@@ -298,12 +298,14 @@ static int exchange_slots(struct ko_run *run, enum ko_stores stores, char *buffe
 }
 
 /* Measures both kinds of stores and chooses one for the link to next: streaming if filling a slot
- * and copying it there takes clearly less time with it (why: D195 in comm/DECISIONS.md). What next
- * has measured can be seen if it is on this host. */
+ * and copying it there takes clearly less time with it (why: D195 in comm/DECISIONS.md). If ranks
+ * have rosters of their own, what this one has measured stands for next. */
 static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repeats)
 {
 	struct kolo_comm *c = run->comm;
-	const double *there = c->roster->post[ko_ring_next(&c->ring, c->rank)].keep_ns;
+	double *mine = c->roster->post[c->rank].keep_ns;
+	const double *there =
+		c->spread ? mine : c->roster->post[ko_ring_next(&c->ring, c->rank)].keep_ns;
 	struct slot_ns of[2] = { { 0, 0 }, { 0, 0 } };
 	enum ko_stores best;
 	bool streams;
@@ -313,7 +315,7 @@ static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repea
 		rc = exchange_slots(run, k % 2 ? KO_STREAMING : KO_ORDINARY, buffer, len,
 				    &of[k % 2]);
 	for (int k = 0; k < 2; k++)
-		c->roster->post[c->rank].keep_ns[k] = of[k].keep;
+		mine[k] = of[k].keep;
 	/* After the second lap each rank knows that all ranks have come to the first. */
 	if (rc == 0 && (rc = lap(run)) == 0)
 		rc = lap(run);

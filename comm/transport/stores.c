@@ -81,9 +81,11 @@ void ko_writer_note(struct ko_writer *w, size_t bytes, int64_t took_ns)
 
 void ko_writer_start(struct ko_writer *w, size_t bytes)
 {
-	ko_writer_judge(w, ko_now_ns());
+	int64_t now = ko_now_ns();
+
+	ko_writer_judge(w, now);
 	w->bytes = bytes;
-	w->began_ns = ko_now_ns();
+	w->began_ns = now;
 }
 
 void ko_writer_stop(struct ko_writer *w)

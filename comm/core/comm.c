@@ -122,6 +122,11 @@ int kolo_comm_group_rank(const struct kolo_comm *comm, int group, int number)
 		       : -1;
 }
 
+bool ko_comm_is_here(const struct kolo_comm *c, int rank)
+{
+	return ko_place_same(&c->table[rank].place, &c->table[c->rank].place);
+}
+
 const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT])
 {
 	snprintf(out, KO_RANK_TEXT, "rank %d (pid %d on %s)", rank, c->table[rank].pid,

@@ -138,6 +138,9 @@ int ko_comm_order_of_env(const char **out);
 /* Refuses a child of fork. `function`: what it called, for the error text. Errors: KOLO_EINVAL. */
 int ko_comm_check_process(const struct kolo_comm *c, const char *function);
 
+/* Is `rank` on this rank's host? */
+bool ko_comm_is_here(const struct kolo_comm *c, int rank);
+
 /* Writes "rank 2 (pid 712 on host)". Returns out. */
 enum { KO_RANK_TEXT = 112 };
 const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT]);

@@ -141,11 +141,6 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 	return rc;
 }
 
-static bool is_here(const struct kolo_comm *c, int rank)
-{
-	return ko_place_same(&c->table[rank].place, &c->table[c->rank].place);
-}
-
 /* If the ranks are on several hosts, those of one share bells. They follow each other in the ring:
  * the first one makes the memory, and each passes its descriptor on to the next. */
 static int share_bells(struct kolo_comm *c, int64_t deadline)
@@ -156,7 +151,7 @@ static int share_bells(struct kolo_comm *c, int64_t deadline)
 	void *memory = NULL;
 	int fd = -1, rc;
 
-	if (is_here(c, prev)) {
+	if (ko_comm_is_here(c, prev)) {
 		rc = ko_lifelines_recv(c->lifelines, prev, KO_MSG_BELLS, 0, deadline, &msg, &fd);
 		if (rc == 0)
 			rc = ko_shmem_map(fd, len, len, true, &memory);
@@ -165,7 +160,7 @@ static int share_bells(struct kolo_comm *c, int64_t deadline)
 		c->memory += len;
 	}
 	c->bells = memory;
-	if (rc == 0 && is_here(c, next))
+	if (rc == 0 && ko_comm_is_here(c, next))
 		rc = ko_lifelines_send(c->lifelines, next, &msg, fd);
 	if (fd >= 0)
 		close(fd);

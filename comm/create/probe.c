@@ -268,38 +268,40 @@ static void keep_shorter(double *best, int64_t begin)
 		*best = took;
 }
 
-/* Fills slots to next with this kind of stores and copies those from prev, in turns. All ranks do
- * so at a time. */
+/* Fills slots to next with this kind of stores and copies those from prev, in turns; not between
+ * hosts. All ranks do so at a time. */
 static int exchange_slots(struct ko_run *run, enum ko_stores stores, char *buffer, size_t len,
 			  struct slot_ns *best)
 {
 	const struct ko_edges *e = &run->comm->edges;
+	bool fills = ko_comm_is_here(run->comm, e->next),
+	     keeps = ko_comm_is_here(run->comm, e->prev);
 	struct ko_slot slot;
 	int64_t begin;
 	int rc = lap(run);
 
 	ko_writer_set(&e->to->writer, stores, 0);
 	for (int k = 0; rc == 0 && k < PROBE_SLOTS; k++) {
-		if ((rc = ko_wait_room(run, e, &slot)) < 0)
-			break;
-		begin = ko_now_ns();
-		ko_step_fill(run, stores, run->copy, slot.ptr, buffer, len);
-		if ((rc = ko_hand_over(run, e, &slot, len)) < 0)
-			break;
-		keep_shorter(&best->fill, begin);
-		if ((rc = ko_wait_data(run, e, buffer, len, &slot)) < 0)
-			break;
-		begin = ko_now_ns();
-		ko_step_fill(run, KO_ORDINARY, run->copy, buffer, slot.ptr, len);
-		keep_shorter(&best->keep, begin);
-		rc = ko_give_back(run, e);
+		if (fills && (rc = ko_wait_room(run, e, &slot)) == 0) {
+			begin = ko_now_ns();
+			ko_step_fill(run, stores, run->copy, slot.ptr, buffer, len);
+			rc = ko_hand_over(run, e, &slot, len);
+			keep_shorter(&best->fill, begin);
+		}
+		if (keeps && rc == 0 && (rc = ko_wait_data(run, e, buffer, len, &slot)) == 0) {
+			begin = ko_now_ns();
+			ko_step_fill(run, KO_ORDINARY, run->copy, buffer, slot.ptr, len);
+			keep_shorter(&best->keep, begin);
+			rc = ko_give_back(run, e);
+		}
 	}
 	return rc;
 }
 
 /* Measures both kinds of stores and chooses one for the link to next: streaming if filling a slot
- * and copying it there takes clearly less time with it (why: D195 in comm/DECISIONS.md). If ranks
- * have rosters of their own, what this one has measured stands for next. */
+ * and copying it there takes clearly less time with it (why: D195 in comm/DECISIONS.md). Between
+ * hosts ordinary ones. If ranks have rosters of their own, what this one has measured stands for
+ * next. */
 static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repeats)
 {
 	struct kolo_comm *c = run->comm;

@@ -41,7 +41,7 @@ def info_says_what_was_chosen_and_why():
     assert re.search(r"ring of 3: 0 \(\S+, pid \d+\) -> 1 .* -> 2 .* -> 0\n", text), text
     for edge in ("0 -> 1", "1 -> 2", "2 -> 0"):
         assert f"edge {edge}: shm" in text, text
-    assert "4 slots of 262144 bytes" in text and "as kolo says (KOLO_RANK)" in text, text
+    assert "7 slots of 262144 bytes" in text and "as kolo says (KOLO_RANK)" in text, text
 
 
 @test

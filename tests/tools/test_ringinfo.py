@@ -124,7 +124,7 @@ def json_of_a_ring_has_the_documented_fields():
 def text_has_its_sections_and_fits_80_columns():
     out = text("-n", "2", "--probe", env=environment(KOLO_SLOT_LEN="8192"))
     for words in ("Kolo ", "transport  shm        yes", "cuda       no: not in this version", "\nMachine ",
-                  "\nRing of 2 ranks (launcher: kolo), 4 slots of 8 KiB per link", "\nAlgorithm", "\nEdges", "0 -> 1",
+                  "\nRing of 2 ranks (launcher: kolo), 7 slots of 8 KiB per link", "\nAlgorithm", "\nEdges", "0 -> 1",
                   "1 -> 0", "slow: rate below", "\nEnvironment", "yes, used"):
         assert words in out, (words, out)
     drawn = out.split("\nMachine ")[1].split("\n\n")[0]  # names of processors, devices and hosts may be long

@@ -96,6 +96,14 @@ static int lap(struct ko_run *run)
 	return go_round(run, run->comm->scratch, sizeof(uint64_t));
 }
 
+/* Two laps. After the second one each rank knows that all ranks have come to the first. */
+static int meet(struct ko_run *run)
+{
+	int rc = lap(run);
+
+	return rc < 0 ? rc : lap(run);
+}
+
 /* A turn on the board: each rank gives `len` bytes and waits for all others. */
 static int take_turn(struct ko_run *run, char *buffer, size_t len)
 {
@@ -318,9 +326,8 @@ static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repea
 				    &of[k % 2]);
 	for (int k = 0; k < 2; k++)
 		mine[k] = of[k].keep;
-	/* After the second lap each rank knows that all ranks have come to the first. */
-	if (rc == 0 && (rc = lap(run)) == 0)
-		rc = lap(run);
+	if (rc == 0)
+		rc = meet(run);
 	streams = CLEARLY * (of[KO_STREAMING].fill + there[KO_STREAMING]) <
 		  of[KO_ORDINARY].fill + there[KO_ORDINARY];
 	best = streams ? KO_STREAMING : KO_ORDINARY;
@@ -489,8 +496,7 @@ static int measure_reading(struct ko_run *run, char *buffer, size_t len)
 
 	memcpy(buffer, c->table[c->rank].token, KO_TOKEN);
 	mine->buffer = (uintptr_t)buffer;
-	/* After the second lap each rank knows that all ranks have come to the first. */
-	if ((rc = lap(run)) < 0 || (rc = lap(run)) < 0)
+	if ((rc = meet(run)) < 0)
 		return rc;
 	if (can_reach_all(c)) {
 		double all = time_reading(c, buffer + half, half);
@@ -614,9 +620,7 @@ static int take_over(struct ko_run *run, const struct kolo_comm *like)
 	if (ko_edges_differ(c))
 		rc = ko_edges_settle(run, c->agreed.slots_near);
 	if (rc == 0)
-		rc = lap(run);
-	if (rc == 0)
-		rc = lap(run);
+		rc = meet(run);
 	return rc == 0 ? ko_drain(run) : rc;
 }
 

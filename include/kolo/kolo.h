@@ -449,11 +449,12 @@ struct kolo_link_stats {
 	char transport[12]; /* the name of its transport, like "shm" */
 	uint64_t bytes;     /* payload through this link, in this direction alone */
 	uint64_t slots;     /* slots that carried it, empty ones included */
-	/* How slots are written: "ordinary", or "streaming" (past the caches). It is the way that
-	 * measured faster when the communicator was made. Set for to_next alone; otherwise "" */
+	/* How slots are written now: "ordinary", or "streaming" (past the caches). At first it is
+	 * the way that measured better when the communicator was made. It changes if later writes
+	 * take longer or shorter. Set for to_next alone; otherwise "" */
 	char stores[12];
-	/* The rate measured with these stores, in 10^9 bytes per second, one way. Set for to_next
-	 * alone; otherwise 0 */
+	/* The rate measured when the communicator was made, in 10^9 bytes per second, one way. Set
+	 * for to_next alone; otherwise 0 */
 	double rate;
 };
 

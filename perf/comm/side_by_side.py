@@ -150,14 +150,14 @@ def report(out, a, others, times, moods, limits):
     """Prints the table; returns the medians of the ratios, {(collective, Kolo's way/the others' memory): {(bytes, in_place): ratio}}."""
     medians = {(coll, "/".join(pair)): {} for coll in a.collectives for pair in a.pairs}
     report_head(out, a, others, moods, limits)
-    behind = []
+    both, behind = len(a.memories) > 1, []
     for coll in a.collectives:
         print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*a.kolo, *others]) +
-              " alloc's us" + "".join(f" {'ratio ' + '/'.join(pair):>19}" for pair in a.pairs) + " best", file=out)
+              " alloc's us" * both + "".join(f" {'ratio ' + '/'.join(pair):>19}" for pair in a.pairs) + " best", file=out)
         for key in sorted(times[next(iter(a.kolo)), coll][0]):
             best = {memory: best_peer(times, others, memory, coll, key) for memory in a.memories}
             line = f"  {key[0]:>10} {'in' if key[1] else 'out':>5}"
-            for side in [*a.kolo, *((name, a.memories[0]) for name in others), (best["alloc"], "alloc")]:
+            for side in [*a.kolo, *((name, a.memories[0]) for name in others), *[(best["alloc"], "alloc")] * both]:
                 line += f" {median_of(times, side, coll, key):>11.2f}"
             for pair in a.pairs:
                 r, name = ratios(times, others, coll, pair, key), "/".join(pair)
@@ -184,8 +184,8 @@ def report_head(out, a, others, moods, limits):
     print("# rounds of a collective: " + ", ".join(f"{moods.count(m)} {m}" for m in sorted(set(moods))), file=out)
     for size in limits[0]:
         print(f"# {size} bytes by {limit(a)}: {statistics.median(of[size] for of in limits):.0f} us", file=out)
-    print(f"# us: median over rounds of the median of the slowest rank; {', '.join(a.kolo)}: Kolo; others: in {a.memories[0]} memory,\n"
-          "# alloc's: the best of them in memory from MPI_Alloc_mem.\n"
+    print(f"# us: median over rounds of the median of the slowest rank; {', '.join(a.kolo)}: Kolo; the others in\n"
+          f"# {a.memories[0]} memory (alloc: MPI_Alloc_mem's). alloc's: the best of them in that.\n"
           "# ratio Kolo's memory/theirs: best other / Kolo within a round, median [95 % interval of the median]; above 1 Kolo is\n"
           "# faster. best: the other whose median is least, in each memory.", file=out)
 

@@ -184,7 +184,7 @@ static void try_equal_bits(struct t_rank *r, struct kolo_comm *parent, size_t n)
 		struct kolo_comm *c = sibling(r, parent, attrs[k]);
 
 		if (k == 4)
-			c->edges.to->writer.stores = KO_STREAMING;
+			ko_writer_set(&c->edges.to->writer, KO_STREAMING, 0); /* for good */
 		CHECK(kolo_all_reduce(c, x, k == 0 ? first : y, n, KOLO_F32, KOLO_SUM, NULL) == 0);
 		CHECK(k == 0 || memcmp(first, y, 4 * n) == 0);
 		CHECK(kolo_reduce_scatter(c, x, part, block, KOLO_F32, KOLO_SUM, NULL) == 0);

@@ -144,8 +144,8 @@ static void stores_follow_what_writes_take(void **state)
 
 	(void)state;
 	ko_writer_set(&w, KO_ORDINARY, ko_writer_limit(KO_ORDINARY, 0.07));
-	CHECK(write_some(&w, &now, streaming, fast, &seed, SECOND) ==
-	      0); /* noise changes nothing */
+	/* Noise changes nothing. */
+	CHECK(write_some(&w, &now, streaming, fast, &seed, SECOND) == 0);
 	CHECK(write_some(&w, &now, streaming, slow, &seed, SECOND) > 0.95);
 	write_some(&w, &now, streaming, fast, &seed, 2 * SECOND);
 	CHECK(write_some(&w, &now, streaming, fast, &seed, SECOND) == 0);

@@ -35,6 +35,7 @@ struct ko_run {
 	/* A collective: the ranks offer their buffers and try to agree on `tried`. Messages: plain
 	 * memory goes by rendezvous */
 	bool offers;
+	bool by_link;  /* messages: long ones may go through slots of the ring's links */
 	bool may_read; /* a collective: `tried` may read plain memory, too */
 	/* By CMA: the root of a broadcast writes a share to each rank, or each rank adds up a share
 	 * of a reduce */

@@ -9,6 +9,7 @@
  * A message in a near lane is one line or several, by its size. A small payload lies in the line
  * itself. A larger one lies in slots, one for each line. A large one goes by rendezvous: the line
  * says where it lies, and both ends copy pieces of it, each the next piece that nobody has claimed.
+ * Or it goes through slots of the link between the two ranks (by_link.h).
  *
  * A far lane is a link (comm/transport/link.h). */
 #ifndef COMM_P2P_LANE_H
@@ -36,6 +37,7 @@ enum ko_line_kind {
 	KO_LINE_SMALL, /* a whole message */
 	KO_LINE_SLOT,  /* the beginning of a message in slots */
 	KO_LINE_MORE,  /* more of it */
+	KO_LINE_LINK,  /* a whole message, which goes through slots of the link (by_link.h) */
 	KO_LINE_RNDV,  /* a message by rendezvous; `small` has a struct ko_where: where it lies */
 };
 
@@ -72,6 +74,7 @@ enum { KO_LANE_HEAD = 4096, KO_LANE_LEN = KO_LANE_HEAD + KO_LANE_SLOTS * KO_LANE
 enum ko_stage {
 	KO_STAGE_WAITING, /* not begun */
 	KO_STAGE_SLOTS,   /* its first slot has gone or come */
+	KO_STAGE_LINK,    /* through slots of the link: its line has gone or come */
 	KO_STAGE_RNDV,    /* by rendezvous: its line has gone or come, and both ends copy pieces */
 	KO_STAGE_DONE,    /* all of it is in the lane; one before it may not be copied yet */
 };
@@ -96,6 +99,7 @@ struct ko_transfer {
 	enum ko_stage stage;
 	size_t bytes;          /* of the message */
 	size_t moved;          /* bytes that went or came in lines and slots */
+	bool by_link;          /* in slots of the link, which counts them */
 	uint32_t line;         /* sender: number of its last line so far */
 	struct ko_where there; /* receiver: the sender's buffer of a rendezvous message */
 	struct ko_claim mine;  /* receiver: pieces claimed with the line, not copied yet */

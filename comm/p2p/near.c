@@ -5,6 +5,7 @@
 #include "comm/core/run.h"
 #include "comm/memory/cma.h"
 #include "comm/memory/window.h"
+#include "comm/p2p/by_link.h"
 #include "comm/reduce/reduce.h"
 #include "comm/sys/shmem.h"
 
@@ -110,6 +111,19 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	return t->moved == t->bytes ? DONE : MOVED;
 }
 
+static int send_part(struct ko_run *run, struct ko_transfer *t)
+{
+	int rc = ko_link_send_part(run, t);
+
+	return rc == 0 && t->moved == t->bytes ? DONE : rc;
+}
+
+/* Is part of it in slots, of the lane or the link? */
+static bool is_in_slots(const struct ko_transfer *t)
+{
+	return t->stage == KO_STAGE_SLOTS || t->stage == KO_STAGE_LINK;
+}
+
 static int begin_send(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct ko_line *line = ko_lane_acquire(end, false);
@@ -124,14 +138,29 @@ static int begin_send(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 		ko_lane_commit(end);
 		return DONE;
 	}
-	if (!goes_by_rndv(run, t, &where))
+	if (goes_by_rndv(run, t, &where)) {
+		memcpy(line->small, &where, sizeof(where));
+		fill_line(run, t, line, KO_LINE_RNDV);
+		t->stage = KO_STAGE_RNDV;
+	} else if (ko_link_carries(run, t)) {
+		fill_line(run, t, line, KO_LINE_LINK);
+		t->stage = KO_STAGE_LINK;
+		t->by_link = true;
+	} else {
 		return send_slot(run, end, t);
-	memcpy(line->small, &where, sizeof(where));
-	fill_line(run, t, line, KO_LINE_RNDV);
+	}
 	t->line = end->next;
-	t->stage = KO_STAGE_RNDV;
 	ko_lane_commit(end);
 	return MOVED;
+}
+
+static int step_send(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	switch (t->stage) {
+	case KO_STAGE_SLOTS: return send_slot(run, end, t);
+	case KO_STAGE_LINK: return send_part(run, t);
+	default: return begin_send(run, end, t);
+	}
 }
 
 /* Finds the address in this process of a buffer of `rank`. NULL: it is in no window, and the kernel
@@ -185,8 +214,7 @@ static int post(struct ko_run *run, struct ko_lane_end *end)
 
 	while (end->unposted) {
 		struct ko_transfer *t = end->unposted;
-		int rc = t->stage == KO_STAGE_SLOTS ? send_slot(run, end, t)
-						    : begin_send(run, end, t);
+		int rc = step_send(run, end, t);
 
 		if (rc < 0)
 			return rc;
@@ -195,7 +223,7 @@ static int post(struct ko_run *run, struct ko_lane_end *end)
 		moved = MOVED;
 		if (rc == DONE)
 			t->stage = KO_STAGE_DONE;
-		if (t->stage != KO_STAGE_SLOTS)
+		if (!is_in_slots(t))
 			end->unposted = t->next;
 		else if (++slots == KO_LANE_SLOTS)
 			break;
@@ -229,7 +257,8 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_he
 		} else if (is_learnt(run, t) && !ko_lane_is_taken(end, t->line)) {
 			break;
 		}
-		run->comm->lanes->sent += t->bytes;
+		if (!t->by_link)
+			run->comm->lanes->sent += t->bytes;
 		end->first = t->next;
 		moved = MOVED;
 	}
@@ -251,6 +280,17 @@ static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	t->stage = KO_STAGE_SLOTS;
 	t->moved += len;
 	return t->moved == t->bytes ? DONE : MOVED;
+}
+
+/* The line stays until all of the message has come: then the sender may learn from the time. */
+static int recv_part(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	int rc = ko_link_recv_part(run, t);
+
+	if (rc != 0 || t->moved < t->bytes)
+		return rc;
+	ko_lane_take(end);
+	return DONE;
 }
 
 /* Receiver: says where the message shall go, so that the sender can copy pieces too. Says nothing
@@ -289,6 +329,11 @@ static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 		return ko_lane_mismatch(run, t, line->tag, line->n, line->type);
 	if (line->kind == KO_LINE_SLOT)
 		return recv_slot(run, end, t);
+	if (line->kind == KO_LINE_LINK) {
+		t->stage = KO_STAGE_LINK;
+		t->by_link = true;
+		return MOVED;
+	}
 	if (line->kind == KO_LINE_RNDV) {
 		memcpy(&t->there, line->small, sizeof(t->there));
 		claim(end, t->bytes, share(run, t, true), &t->mine);
@@ -328,6 +373,7 @@ static int step_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	switch (t->stage) {
 	case KO_STAGE_WAITING: return begin_recv(run, end, t);
 	case KO_STAGE_SLOTS: return recv_slot(run, end, t);
+	case KO_STAGE_LINK: return recv_part(run, end, t);
 	default:
 		if (!is_copied(end, t->bytes))
 			return fetch(run, end, t);
@@ -342,8 +388,7 @@ static int recv_some(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 {
 	int rc = step_recv(run, end, t), moved = rc;
 
-	for (int slots = 1; rc == MOVED && t->stage == KO_STAGE_SLOTS && slots < KO_LANE_SLOTS;
-	     slots++)
+	for (int slots = 1; rc == MOVED && is_in_slots(t) && slots < KO_LANE_SLOTS; slots++)
 		moved = (rc = step_recv(run, end, t)) == STUCK ? MOVED : rc;
 	return moved;
 }
@@ -358,7 +403,8 @@ static int advance_recv(struct ko_run *run, struct ko_lane_end *end)
 		if (rc < 0)
 			return rc;
 		if (rc == DONE) {
-			run->comm->lanes->received += end->first->bytes;
+			if (!end->first->by_link)
+				run->comm->lanes->received += end->first->bytes;
 			end->first = end->first->next;
 		}
 		if (rc != STUCK)

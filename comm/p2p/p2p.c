@@ -56,6 +56,7 @@ static int do_claimed(const struct ko_call *call)
 				     .coll = (uint8_t)call->coll,
 				     .type = (uint8_t)call->type,
 				     .how = call->uneven ? KO_UNEVEN : 0 };
+	run.by_link = !is_message;
 	if (call->uneven)
 		run.desc.n = 0; /* each pair of ranks has its own */
 	all = is_message ? &one : ko_transfers_room(c, 2 * (size_t)c->nranks);

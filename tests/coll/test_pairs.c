@@ -124,6 +124,64 @@ static void much_and_often(struct t_rank *r)
 	free(dst);
 }
 
+/* What went to the next rank through the link. */
+static uint64_t through_link(struct kolo_comm *c)
+{
+	struct kolo_stats s;
+
+	CHECK(kolo_comm_stats(c, &s) == 0 && s.sent_bytes == s.model_sent_bytes);
+	return s.to_next.bytes;
+}
+
+/* The first ones are not by rendezvous. Between them are an all-reduce, which has the link's slots
+ * before and behind it, and a message, which has none of them. */
+static void through_slots_of_the_link(struct t_rank *r)
+{
+	enum { WORDS = 400 * 1001 };
+	size_t bytes = WORDS * sizeof(uint32_t);
+	struct kolo_comm *c =
+		t_comm_with(r, (struct kolo_comm_attr){ .slot_len = *(const size_t *)r->arg });
+	int n = r->nranks, next = (r->rank + 1) % n, prev = (r->rank + n - 1) % n;
+	uint32_t *src = make_words((size_t)n * WORDS), *dst = make_words((size_t)n * WORDS);
+	uint64_t before;
+
+	for (int to = 0; to < n; to++)
+		fill(src + (size_t)to * WORDS, r->rank, to, WORDS);
+	before = through_link(c);
+	CHECK(kolo_all_to_all(c, src, dst, WORDS, KOLO_U32, NULL) == 0);
+	CHECK(through_link(c) == before + bytes);
+	for (int from = 0; from < n; from++)
+		CHECK(is_from(dst + (size_t)from * WORDS, from, r->rank, WORDS));
+	CHECK(kolo_all_reduce(c, src, dst, WORDS, KOLO_U32, KOLO_MAX, NULL) == 0);
+	before = through_link(c);
+	CHECK(kolo_scatter(c, src, dst, WORDS, KOLO_U32, 0, NULL) == 0);
+	CHECK(is_from(dst, 0, r->rank, WORDS));
+	CHECK(through_link(c) == before + (r->rank == 0 ? bytes : 0));
+	before = through_link(c);
+	if (r->rank == 0)
+		CHECK(kolo_send(c, src, WORDS, KOLO_U32, next, NULL) == 0);
+	if (r->rank == 1)
+		CHECK(kolo_recv(c, dst, WORDS, KOLO_U32, prev, NULL) == 0);
+	CHECK(through_link(c) == before);
+	CHECK(kolo_gather(c, src, dst, WORDS, KOLO_U32, 1, NULL) == 0);
+	CHECK(through_link(c) == before + (r->rank == 0 ? bytes : 0));
+	for (int from = 0; r->rank == 1 && from < n; from++)
+		CHECK(is_from(dst + (size_t)from * WORDS, from, 0, WORDS));
+	kolo_comm_destroy(c);
+	free(src);
+	free(dst);
+}
+
+static void long_messages_of_collectives_go_through_slots_of_the_link(void **state)
+{
+	(void)state;
+	for (size_t slot_len = 0; slot_len <= 12288; slot_len += 12288) {
+		t_processes(2, through_slots_of_the_link, &slot_len);
+		t_processes(4, through_slots_of_the_link, &slot_len);
+		t_threads(3, through_slots_of_the_link, &slot_len);
+	}
+}
+
 /* In a group a rank sends to itself what lies partly where it receives it, as often. */
 static void move_own(struct t_rank *r)
 {
@@ -697,6 +755,28 @@ static void counts_that_differ_are_a_disagreement(void **state)
 	t_processes(2, different_counts, NULL);
 }
 
+/* Both use the slots of the link. */
+static void different_long_collectives(struct t_rank *r)
+{
+	enum { WORDS = 400 * 1000 };
+	struct kolo_comm *c = t_comm(r);
+	uint32_t *src = make_words(2 * WORDS), *dst = make_words(2 * WORDS);
+	int rc = r->rank == 0 ? kolo_all_to_all(c, src, dst, WORDS, KOLO_U32, NULL)
+			      : kolo_all_reduce(c, src, dst, 2 * WORDS, KOLO_U32, KOLO_SUM, NULL);
+
+	CHECK(rc == KOLO_EMISMATCH && says("all_to_all(n=400000, u32)") &&
+	      says("all_reduce(n=800000, u32, sum)"));
+	kolo_comm_destroy(c);
+	free(src);
+	free(dst);
+}
+
+static void long_collectives_that_differ_are_a_disagreement(void **state)
+{
+	(void)state;
+	t_processes(2, different_long_collectives, NULL);
+}
+
 /* ---- Accidents ------------------------------------------------------------------------------- */
 
 struct accident {
@@ -812,6 +892,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(messages_of_every_length_come_as_they_were_sent),
 	cmocka_unit_test(what_a_rank_sends_to_itself_may_overlap),
 	cmocka_unit_test(large_messages_are_right_whatever_is_learnt_of_them),
+	cmocka_unit_test(long_messages_of_collectives_go_through_slots_of_the_link),
 	cmocka_unit_test(small_messages_wait_for_a_late_receiver_and_outlive_their_sender),
 	cmocka_unit_test(traffic_is_what_the_model_says),
 	cmocka_unit_test(idle_lanes_give_their_memory_back),
@@ -823,6 +904,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(wrong_arguments_are_refused),
 	cmocka_unit_test(ends_that_disagree_are_told_both_sides),
 	cmocka_unit_test(counts_that_differ_are_a_disagreement),
+	cmocka_unit_test(long_collectives_that_differ_are_a_disagreement),
 	cmocka_unit_test(a_killed_or_stopped_rank_ends_messages_and_groups),
 	cmocka_unit_test(an_abort_ends_a_recv),
 };

@@ -150,7 +150,8 @@ $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=pro
 .PHONY: check check-long check-programs
 check-programs: all $(PROGRAMS) $(GRADIENTS) $B/tests/host_gpu $(FAKE_CUDA) $B/tests/nccl_client $B/tests/nccl_group $(if $(CMOCKA),$(TEST_BINARIES))
 
-check: check-programs
+# What measures is built too, so that no change leaves it behind.
+check: check-programs $(if $(FLAVOUR),,perf-programs)
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 

@@ -49,7 +49,7 @@ static void send_slot(struct side *s, const char *from, size_t len)
 
 	while (s->out.send->ops->acquire(s->out.send, &slot) == KO_EAGAIN)
 		;
-	if (s->out.send->stores == KO_STREAMING)
+	if (s->out.send->writer.stores == KO_STREAMING)
 		ko_stream_copy(slot.ptr, from, len);
 	else
 		memcpy(slot.ptr, from, len);
@@ -191,7 +191,8 @@ int main(void)
 		for (int k = 0; k < PERF_ROUNDS; k++) {
 			copies[k] = DATA / perf_time(copy_all, &plain);
 			for (int stores = 0; stores < 2; stores++) {
-				sides[0].out.send->stores = (enum ko_stores)stores;
+				ko_writer_set(&sides[0].out.send->writer, (enum ko_stores)stores,
+					      0);
 				rates[stores][k] = DATA / time_both(sides, stream);
 			}
 		}

@@ -217,7 +217,7 @@ def say_wrong(wrong):
 
 @test
 def whatever_ends_nothing_is_left_and_the_cause_is_named():
-    n = 200 if LONG else 24
+    n = 200 if LONG else 16
     chosen = ends.cases(SEED, n, cuts=2)
     assert len(chosen) == n
     say_wrong(ends.run_cases(chosen))

@@ -56,10 +56,23 @@ static void keep(const struct ko_run *run, void *dst, const void *src, size_t n)
 		run->copy(dst, src, n, &run->red.s);
 }
 
+/* Copies n elements that another rank has written: by a loop if it has written them with ordinary
+ * stores, as this one does (why: D200 in comm/DECISIONS.md). */
+static void fetch(const struct ko_run *run, void *dst, const void *src, size_t n)
+{
+	enum { LONG = 4 << 10 };
+	size_t len = n * run->size;
+
+	if (len > LONG && run->comm->board->writer.stores != KO_STREAMING)
+		ko_copy_by_loop(dst, src, len);
+	else
+		keep(run, dst, src, n);
+}
+
 /* Copies elements `from` of the n that `rank` gave to dst. */
 static void take_block(struct ko_run *run, int rank, size_t n, struct ko_piece from, void *dst)
 {
-	keep(run, dst, ko_at(run, payload(run, rank, n), from.first), from.n);
+	fetch(run, dst, ko_at(run, payload(run, rank, n), from.first), from.n);
 	run->comm->board->received += from.n * run->size;
 }
 
@@ -177,9 +190,12 @@ static int broadcast(struct ko_run *run, const void *src, void *dst)
 	rc = mine ? write_cell(run, src, n) : ko_turn_wait(run, root);
 	if (rc < 0 || n == 0)
 		return rc;
-	run->copy(dst, mine ? src : payload(run, root, n), n, &run->red.s);
-	if (!mine)
+	if (mine) {
+		keep(run, dst, src, n);
+	} else {
+		fetch(run, dst, payload(run, root, n), n);
 		run->comm->board->received += n * run->size;
+	}
 	return 0;
 }
 

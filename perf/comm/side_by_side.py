@@ -13,6 +13,7 @@ from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. 
 where it does not matter through how much memory 64 KiB go, "far" where 2 MiB are faster than 64 KiB, "very far" where stores past
 the caches are. A collective whose round began in one mood and ended in another is measured again, at most twice. The table is
 over all rounds; below it stands what each mood shows that had a collective for at least 6 rounds.
+Whoever ends it by a signal (INT or TERM) gets the table of the rounds that were complete.
 With --threads Kolo's ranks are threads of one process. The others' are processes all the same.
 With --network the others' buffers are from MPI_Alloc_mem, and all goes over TCP through the loopback interface: Kolo's own links (tcp) and libfabric's (ofi), Open MPI, and
 PyPI's MPICH through libfabric. They are told to use nothing else. What a plain exchange of as many bytes takes both ways at
@@ -27,6 +28,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -116,17 +118,25 @@ def measure(a, others):
     sides = [*a.kolo, *((name, memory) for name in others for memory in a.memories)]
     times = {(side, coll): [] for side in sides for coll in a.collectives}
     moods, limits = [], []
-    for k in range(a.rounds):
-        limits.append(sockets(a) if a.network else copies(a))
-        for coll in a.collectives:
-            for _ in range(TRIES):
-                before, found, after = mood(), one_round(a, others, coll), mood()
-                if before == after:
-                    break
-            moods.append(before if before == after else "changing")
-            for who, of in found.items():
-                times[who, coll].append(of)
-        print(f"# round {k + 1} of {a.rounds}: {', '.join(moods[-len(a.collectives):])}", file=sys.stderr)
+    try:
+        for k in range(a.rounds):
+            limit, of_round = sockets(a) if a.network else copies(a), {}
+            for coll in a.collectives:
+                for _ in range(TRIES):
+                    before, found, after = mood(), one_round(a, others, coll), mood()
+                    if before == after:
+                        break
+                of_round[coll] = found, before if before == after else "changing"
+            limits.append(limit)
+            moods.extend(mood_ for _, mood_ in of_round.values())
+            for coll, (found, _) in of_round.items():
+                for who, of in found.items():
+                    times[who, coll].append(of)
+            print(f"# round {k + 1} of {a.rounds}: {', '.join(moods[-len(a.collectives):])}", file=sys.stderr)
+    except KeyboardInterrupt:
+        a.rounds = len(limits)
+        if not a.rounds:
+            sys.exit("side_by_side.py: ended before the first round was complete")
     return times, moods, limits
 
 
@@ -280,6 +290,7 @@ def main():
     os.makedirs(f"{B}/perf", exist_ok=True)
     for name, peer in others.items():
         peers.built(peer, name, "perf/comm/mpi_collectives.c", f"{B}/perf")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     times, moods, limits = measure(a, others)
     with open(a.out, "w") if a.out else sys.stdout as out:
         medians = report(out, a, others, times, moods, limits)

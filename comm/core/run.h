@@ -103,10 +103,7 @@ static inline int ko_wait(const struct ko_run *run, int peer, const char *transp
 /* Copies len bytes of a result to dst, with the operation's stores. */
 static inline void ko_run_copy(const struct ko_run *run, void *dst, const void *src, size_t len)
 {
-	if (run->stores == KO_STREAMING)
-		ko_stream_copy(dst, src, len);
-	else
-		ko_copy_bytes(dst, src, len);
+	ko_stores_copy(run->stores, dst, src, len);
 }
 
 /* What a loop needs for elements of another rank, whose cell on the board has `theirs`: a factor

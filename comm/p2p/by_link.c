@@ -2,7 +2,6 @@
  * ko_link_recv_part). */
 #include "comm/p2p/by_link.h"
 
-#include "comm/reduce/reduce.h"
 #include "comm/rings/slots.h"
 
 enum { MIN_BYTES = 128 << 10, MIN_PART = 64 << 10, PARTS = 4 };
@@ -33,10 +32,7 @@ int ko_link_send_part(struct ko_run *run, struct ko_transfer *t)
 	if (rc != 0)
 		return rc;
 	ko_writer_begin(&e->to->writer, len);
-	if (e->to->writer.stores == KO_STREAMING)
-		ko_stream_copy(slot.ptr, t->buffer + t->moved, len);
-	else
-		ko_copy_bytes(slot.ptr, t->buffer + t->moved, len);
+	ko_stores_copy(e->to->writer.stores, slot.ptr, t->buffer + t->moved, len);
 	ko_writer_end(&e->to->writer);
 	t->moved += len;
 	return ko_hand_over(run, e, &slot, len);

@@ -5,6 +5,8 @@
 #ifndef COMM_TRANSPORT_STORES_H
 #define COMM_TRANSPORT_STORES_H
 
+#include "comm/reduce/reduce.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,6 +60,16 @@ static inline void ko_writer_end(struct ko_writer *w)
 {
 	if (w->began_ns)
 		ko_writer_stop(w);
+}
+
+/* Copies with these stores. The buffers must not overlap. Streaming ones want ko_stream_fence
+ * before the bytes are handed over. */
+static inline void ko_stores_copy(enum ko_stores stores, void *out, const void *src, size_t len)
+{
+	if (stores == KO_STREAMING)
+		ko_stream_copy(out, src, len);
+	else
+		ko_copy_bytes(out, src, len);
 }
 
 /* "ordinary" or "streaming". */

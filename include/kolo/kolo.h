@@ -826,8 +826,9 @@ int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue);
  *
  * How a message goes inside a host (kolo_algorithm_get: "send_recv"): through a lane, a place of
  * some KiB in shared memory that two ranks have from their first message on. Or directly: then
- * both ends copy a part of it. If a rank has many lanes, an idle one gives most of its memory
- * back.
+ * both ends copy a part of it. A long one of a collective to the next rank may go through the slots
+ * of the ring, and counts there (to_next, from_prev). If a rank has many lanes, an idle one gives
+ * most of its memory back.
  *
  * Across hosts: a lane is a connection. KOLO_LANES connections stay open while they are idle. The
  * first message to a rank completes only once that rank waits inside some call on this

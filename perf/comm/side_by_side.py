@@ -120,16 +120,16 @@ def measure(a, others):
     moods, limits = [], []
     try:
         for k in range(a.rounds):
-            limit, of_round = sockets(a) if a.network else copies(a), {}
+            limit, of_round = sockets(a) if a.network else copies(a), []
             for coll in a.collectives:
                 for _ in range(TRIES):
                     before, found, after = mood(), one_round(a, others, coll), mood()
                     if before == after:
                         break
-                of_round[coll] = found, before if before == after else "changing"
+                of_round.append((coll, found, before if before == after else "changing"))
             limits.append(limit)
-            moods.extend(mood_ for _, mood_ in of_round.values())
-            for coll, (found, _) in of_round.items():
+            moods.extend(mood_ for _, _, mood_ in of_round)
+            for coll, found, _ in of_round:
                 for who, of in found.items():
                     times[who, coll].append(of)
             print(f"# round {k + 1} of {a.rounds}: {', '.join(moods[-len(a.collectives):])}", file=sys.stderr)

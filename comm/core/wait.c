@@ -553,8 +553,8 @@ static int spin(const struct ko_waiter *waiter, ko_try_fn *try, void *what)
 	return rc;
 }
 
-/* Spins, then posts that it waits, and looks around now and then. Each time takes half a
- * microsecond, and what comes meanwhile is seen that much later: so it spins again in between. */
+/* After a try: spins, then posts that it waits, and looks around now and then. Each time takes half
+ * a microsecond, and what comes meanwhile is seen that much later: so it spins again in between. */
 static int keep_trying(const struct ko_waiter *waiter, int peer, const char *transport,
 		       ko_try_fn *try, void *what)
 {
@@ -564,9 +564,10 @@ static int keep_trying(const struct ko_waiter *waiter, int peer, const char *tra
 	if (rc != KO_EAGAIN)
 		return rc;
 	begin(&state, waiter, peer, transport);
-	while ((rc = try(what)) == KO_EAGAIN && (trouble = look_around(&state)) == 0 &&
-	       (rc = spin(waiter, try, what)) == KO_EAGAIN)
-		;
+	do {
+		trouble = look_around(&state);
+	} while (trouble == 0 && (rc = try(what)) == KO_EAGAIN &&
+		 (rc = spin(waiter, try, what)) == KO_EAGAIN);
 	/* Making a communicator and messages don't fail for what has just come. */
 	if (trouble < 0 && (waiter->desc->seq == 0 || waiter->needs))
 		rc = try_once_more(trouble, try, what);

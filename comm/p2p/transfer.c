@@ -186,10 +186,19 @@ struct ko_transfer *ko_transfers_room(struct kolo_comm *c, size_t count)
 	return more;
 }
 
+/* Until something has moved. tried: just now nothing has. */
+static int wait_for_lanes(struct ko_run *run, bool tried)
+{
+	int peer = run->comm->lanes->busy->peer;
+
+	return (tried ? ko_run_wait_longer : ko_wait)(run, peer, "a lane", KO_TRACE_DATA, try_all,
+						      run);
+}
+
 int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 {
 	struct ko_lanes *lanes = run->comm->lanes;
-	bool own = false;
+	bool own = false, tried;
 	int rc = 0;
 
 	for (size_t k = 0; k < count; k++)
@@ -203,12 +212,13 @@ int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 	}
 	if (rc == 0)
 		rc = try_all(run); /* first: others need not wait for copy_own */
+	tried = rc == KO_EAGAIN && !own;
 	if (rc >= 0)
 		rc = own ? copy_own(run, all, count) : 0;
 	/* While something moves all the time, nothing else notices that the communicator has
 	 * failed. */
-	while (rc == 0 && lanes->busy && (rc = ko_wait_hear(run->comm)) == 0)
-		rc = ko_wait(run, lanes->busy->peer, "a lane", KO_TRACE_DATA, try_all, run);
+	for (; rc == 0 && lanes->busy && (rc = ko_wait_hear(run->comm)) == 0; tried = false)
+		rc = wait_for_lanes(run, tried);
 	if (rc < 0)
 		rc = lanes->ops->explain(run, rc);
 	for (; lanes->busy; lanes->busy = lanes->busy->busy) /* after an error */

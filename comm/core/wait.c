@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum {
+	SLEEP_FROM_US = 1000,     /* of waiting; before, it yields */
 	MAX_SLEEP_US = 1000,      /* if no bell may end it */
 	BELL_SLEEP_US = 8000,     /* if one does; a rank that rings just before is missed */
 	FAR_SLEEP_US = 250,       /* at least, if what ends the wait may come from another host */
@@ -38,6 +39,7 @@ struct ko_wait_state {
 	int peer;              /* the rank that is waited for */
 	const char *transport; /* its name, for error texts */
 	int64_t since;         /* beginning of the wait; pauses of this process are added */
+	int64_t since_ns;      /* the same in ns; a pause may count */
 	int64_t last;          /* last look at the clock */
 	int64_t looked;        /* last look at the lifelines */
 	int64_t progressed;    /* in ns: last turn of another library, or the beginning */
@@ -381,15 +383,17 @@ static void begin(struct ko_wait_state *w, const struct ko_waiter *waiter, int p
 {
 	struct kolo_comm *c = waiter->comm;
 	struct ko_post *post = &c->roster->post[c->rank];
+	int64_t now_ns = ko_now_ns();
 
 	*w = (struct ko_wait_state){ .waiter = waiter,
 				     .comm = c,
 				     .desc = waiter->desc,
 				     .peer = peer,
 				     .transport = transport,
-				     .since = ko_now_ms() };
+				     .since = now_ns / 1000000,
+				     .since_ns = now_ns };
 	w->looked = w->dialled = w->last = w->since;
-	w->progressed = ko_progress_has(&c->progress) ? ko_now_ns() : 0;
+	w->progressed = ko_progress_has(&c->progress) ? now_ns : 0;
 	if (ko_desc_is_p2p(w->desc))
 		ko_roster_post_p2p(c->roster, c->rank, w->desc);
 	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
@@ -453,14 +457,15 @@ static bool hears_bell(const struct ko_wait_state *w)
  * wait hardly longer, and a long wait costs little. Other hosts wake nobody, and a sleep ends some
  * 50 us late: short ones are not worth it then, unless so many others use this core that a yield
  * takes as long. */
-static void give_core_away(const struct ko_wait_state *w, int64_t waited_ms)
+static void give_core_away(const struct ko_wait_state *w, int64_t waited_us)
 {
 	struct kolo_comm *c = w->comm;
-	int64_t us = waited_ms * 1000 / 16, most = hears_bell(w) ? BELL_SLEEP_US : MAX_SLEEP_US;
+	int64_t us = waited_us / 16, most = hears_bell(w) ? BELL_SLEEP_US : MAX_SLEEP_US;
 
 	if (ko_progress_has(&c->progress))
 		most = PROGRESS_SLEEP_US;
-	if (us < 1 || (us < FAR_SLEEP_US && c->spread && c->yield_ns < LONG_YIELD_NS))
+	if (waited_us < SLEEP_FROM_US ||
+	    (us < FAR_SLEEP_US && c->spread && c->yield_ns < LONG_YIELD_NS))
 		yield(c);
 	else
 		ko_bells_sleep(c->bells, c->rank, w->peer, w->waiter->needs != NULL,
@@ -486,7 +491,7 @@ static void make_progress(struct ko_wait_state *w)
 static int look_around(struct ko_wait_state *w)
 {
 	struct kolo_comm *c = w->comm;
-	int64_t now = w->begun ? ko_now_ms() : w->since;
+	int64_t now_ns = w->begun ? ko_now_ns() : w->since_ns, now = now_ns / 1000000;
 	int rc;
 
 	w->begun = true;
@@ -496,7 +501,7 @@ static int look_around(struct ko_wait_state *w)
 		w->since += now - w->last;
 	w->last = now;
 	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
-	give_core_away(w, now - w->since);
+	give_core_away(w, (now_ns - w->since_ns) / 1000);
 	make_progress(w);
 	/* A rank that is still making the communicator goes on. The cause first: what is asked
 	 * before it may change until then. */

@@ -179,13 +179,13 @@ static void log_choices(const struct kolo_comm *c)
 		       ko_edges_slots_near(c));
 	if (c->rank == 0 && c->nranks > 1)
 		ko_log(&c->log, KOLO_LOG_INFO,
-		       "measured: a hop %.2f us (in a group %.2f, between leaders %.2f; 0: none), its bytes %.1f GB/s (of leaders by turns %.1f); a turn on the board %.2f us, long payloads %s at %.1f GB/s; reading another "
+		       "measured: a hop %.2f us (in a group %.2f, between leaders %.2f; 0: none), its bytes %.1f GB/s (in a group %.1f, of leaders by turns %.1f); a turn on the board %.2f us, long payloads %s at %.1f GB/s; reading another "
 		       "rank's memory %.1f GB/s (0: not every rank may); all_reduce: board below %llu bytes, else ring; "
 		       "but direct from %llu bytes on in memory of kolo_alloc, from %llu on in other memory",
 		       c->agreed.costs.hop_ns / 1e3, c->agreed.costs.group_hop_ns / 1e3,
 		       c->agreed.costs.rail_hop_ns / 1e3, c->agreed.costs.bytes_per_ns,
-		       c->agreed.costs.lone_bytes_per_ns, c->agreed.costs.turn_ns / 1e3,
-		       ko_board_way_name(c->agreed.costs.board_way),
+		       c->agreed.costs.group_bytes_per_ns, c->agreed.costs.lone_bytes_per_ns,
+		       c->agreed.costs.turn_ns / 1e3, ko_board_way_name(c->agreed.costs.board_way),
 		       c->agreed.costs.board_bytes_per_ns, c->agreed.costs.read_bytes_per_ns,
 		       (unsigned long long)c->agreed.algorithms.any[KO_BOARD][KO_ALL_REDUCE].end,
 		       (unsigned long long)c->agreed.algorithms.windows[KO_DIRECT][KO_ALL_REDUCE]

@@ -236,9 +236,11 @@ static int measure_levels(struct ko_run *run, char *buffer, size_t len, struct k
 	double most = longest_far_hop(c, costs->hop_ns);
 	int rc = 0;
 
-	costs->lone_bytes_per_ns = costs->bytes_per_ns;
+	costs->lone_bytes_per_ns = costs->group_bytes_per_ns = costs->bytes_per_ns;
 	if (c->shape.size > 1)
-		rc = measure(run, take_step_in_group, buffer, small, &costs->group_hop_ns);
+		rc = measure_bytes(run, take_step_in_group, laps_of(c), buffer,
+				   ko_min_size(len, c->rails->group_slot), &costs->group_hop_ns,
+				   &costs->group_bytes_per_ns);
 	if (rc < 0 || c->shape.ngroups == 1 || !leads)
 		return rc;
 	rc = measure(run, take_step_on_rail, buffer, small, &costs->rail_hop_ns);

@@ -109,10 +109,11 @@ static struct ko_estimate estimate(enum ko_coll coll, const struct ko_costs *cos
 	double others = (double)costs->rails - 1;
 	double ways = coll == KO_REDUCE || coll == KO_BROADCAST ? 1 : 2;
 
-	vectors += others * vectors_of_member(coll, costs);
-	return (struct ko_estimate){ hops * costs->rail_hop_ns +
-					     ways * ko_hops_of(others) * costs->group_hop_ns,
-				     2 * vectors / costs->bytes_per_ns + ko_lone_ns(costs, alone) };
+	return (struct ko_estimate){
+		hops * costs->rail_hop_ns + ways * ko_hops_of(others) * costs->group_hop_ns,
+		2 * vectors / costs->bytes_per_ns + ko_lone_ns(costs, alone) +
+			2 * others * vectors_of_member(coll, costs) / costs->group_bytes_per_ns
+	};
 }
 
 struct ko_estimate ko_partials_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,

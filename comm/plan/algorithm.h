@@ -60,7 +60,8 @@ struct ko_costs {
 	/* The same in all groups of the shape at a time, and of leaders alone from one group to
 	 * the next. 0: there is nobody */
 	double group_hop_ns, rail_hop_ns;
-	double lone_bytes_per_ns; /* of a message between leaders while all others wait */
+	double group_bytes_per_ns; /* of a longer message, in all groups at a time */
+	double lone_bytes_per_ns;  /* of a message between leaders while all others wait */
 	double turn_ns; /* of a turn on the board, in which every rank gives a small message */
 	/* Of a message of some KiB that one rank writes and the next reads: the mean of the
 	 * edges */

@@ -842,6 +842,7 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 				  .group_hop_ns = 1000,
 				  .rail_hop_ns = 1000,
 				  .bytes_per_ns = 1,
+				  .group_bytes_per_ns = 1,
 				  .lone_bytes_per_ns = 1,
 				  .group = 1,
 				  .groups = GROUPS,
@@ -887,6 +888,9 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 	costs.group_hop_ns = 100; /* 3 hops between leaders and 2 in groups, or 7 and 1 */
 	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
 	CHECK(t.any[KO_SHARES][KO_REDUCE_SCATTER].end == 1200); /* 3900 / (5.125 - 1.875) */
+	costs.group_bytes_per_ns = 10;
+	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
+	CHECK(t.any[KO_SHARES][KO_REDUCE_SCATTER].end == 2916); /* 3900 / (3.2125 - 1.875) */
 	ko_algorithm_decide(ko_algorithm_table, "partials", &costs, N, KO_SUMS_GRID, &t);
 	CHECK(t.led_end == 0);
 	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == costs.leaders_room / GROUPS + 1);

@@ -31,15 +31,14 @@ enum {
 	PAUSE_MS = 1000 /* between two looks at the clock: this process was not running */
 };
 
-/* A wait that has not ended at once. Times are ko_now_ms(). */
+/* A wait that has not ended at once. Times are ko_now_ms(), unless they are in ns. */
 struct ko_wait_state {
 	const struct ko_waiter *waiter;
 	struct kolo_comm *comm;
 	const struct ko_desc *desc;
 	int peer;              /* the rank that is waited for */
 	const char *transport; /* its name, for error texts */
-	int64_t since;         /* beginning of the wait; pauses of this process are added */
-	int64_t since_ns;      /* the same in ns; a pause may count */
+	int64_t since_ns;      /* beginning of the wait; pauses of this process are added */
 	int64_t last;          /* last look at the clock */
 	int64_t looked;        /* last look at the lifelines */
 	int64_t progressed;    /* in ns: last turn of another library, or the beginning */
@@ -49,6 +48,12 @@ struct ko_wait_state {
 	int64_t circle;        /* since then all looks have found a circle; 0: the last has not */
 	bool begun;            /* it has looked around */
 };
+
+/* The beginning of the wait by ko_now_ms(). */
+static int64_t since_ms(const struct ko_wait_state *w)
+{
+	return w->since_ns / 1000000;
+}
 
 /* ---- Descriptions ---------------------------------------------------------------------------- */
 
@@ -347,7 +352,7 @@ static int report_silence(struct ko_wait_state *w, int64_t now)
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
 
 	/* Ranks that know the culprit report it first. */
-	if (culprit == UNKNOWN && now - w->since < c->timeout_ms + STALE_MS)
+	if (culprit == UNKNOWN && now - since_ms(w) < c->timeout_ms + STALE_MS)
 		return 0;
 	/* Waits are read one after the other, and what this rank waits for may have come
 	 * meanwhile. A circle stays. */
@@ -390,13 +395,12 @@ static void begin(struct ko_wait_state *w, const struct ko_waiter *waiter, int p
 				     .desc = waiter->desc,
 				     .peer = peer,
 				     .transport = transport,
-				     .since = now_ns / 1000000,
 				     .since_ns = now_ns };
-	w->looked = w->dialled = w->last = w->since;
+	w->looked = w->dialled = w->last = since_ms(w);
 	w->progressed = ko_progress_has(&c->progress) ? now_ns : 0;
 	if (ko_desc_is_p2p(w->desc))
 		ko_roster_post_p2p(c->roster, c->rank, w->desc);
-	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
+	atomic_store_explicit(&post->beat, w->last, memory_order_relaxed);
 	ko_post_wait_for(post, peer);
 }
 
@@ -415,7 +419,7 @@ static void end(struct ko_wait_state *w)
  * of this host may not have its roster yet. */
 static void say(struct ko_wait_state *w, int64_t now)
 {
-	if ((!w->comm->spread && w->desc->seq) || now - w->since < SAY_MS ||
+	if ((!w->comm->spread && w->desc->seq) || now - since_ms(w) < SAY_MS ||
 	    now - w->said < AGAIN_MS)
 		return;
 	w->said = now;
@@ -498,7 +502,7 @@ static int look_around(struct ko_wait_state *w)
 	/* This process was stopped, suspended or starved, and perhaps all ranks with it. That time
 	 * is nobody's fault. */
 	if (now - w->last > PAUSE_MS)
-		w->since += now - w->last;
+		w->since_ns += (now - w->last) * 1000000;
 	w->last = now;
 	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
 	give_core_away(w, (now_ns - w->since_ns) / 1000);
@@ -517,7 +521,7 @@ static int look_around(struct ko_wait_state *w)
 		if ((rc = ko_lifelines_stopped(c->lifelines)) < 0 ||
 		    (c->while_waiting && (rc = c->while_waiting(c)) < 0))
 			return rc;
-		if ((rc = check_gone(w->waiter, w->since)) < 0 ||
+		if ((rc = check_gone(w->waiter, since_ms(w))) < 0 ||
 		    (rc = compare_history(c, w->desc, w->peer)) < 0 ||
 		    (c->parent && (rc = ko_roster_cause(c->parent)) < 0))
 			return rc;
@@ -527,7 +531,7 @@ static int look_around(struct ko_wait_state *w)
 		if ((rc = check_peers(w)) < 0)
 			return rc;
 	}
-	if (c->timeout_ms && now - w->since >= c->timeout_ms)
+	if (c->timeout_ms && now - since_ms(w) >= c->timeout_ms)
 		return report_silence(w, now);
 	return 0;
 }

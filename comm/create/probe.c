@@ -226,8 +226,8 @@ static double longest_far_hop(const struct kolo_comm *c, double hop_ns)
 	return far ? hop_ns * c->nranks / far : 0;
 }
 
-/* Measures hops of all groups at the same time, then of the leaders along the rail of rank 0. What
- * other ranks do next waits for these. */
+/* Measures hops and bytes of all groups at the same time, then of the leaders along the rail of
+ * rank 0. What other ranks do next waits for these. */
 static int measure_levels(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
 	const struct kolo_comm *c = run->comm;

@@ -180,7 +180,7 @@ static bool find_type(MPI_Datatype mpi, struct known *out)
 }
 
 /* false: it is none of MPI's. *out is KOLO_OP_LAST if it is one for other calls, or none. */
-static bool find_op(MPI_Op mpi, enum kolo_op *out)
+static bool look_up_op(MPI_Op mpi, enum kolo_op *out)
 {
 	const struct {
 		MPI_Op mpi;
@@ -202,6 +202,22 @@ static bool find_op(MPI_Op mpi, enum kolo_op *out)
 			return true;
 		}
 	return false;
+}
+
+/* As find_type. What MPI has can't be freed, so it stays what it is; an operation of the program is
+ * looked up each time. */
+static bool find_op(MPI_Op mpi, enum kolo_op *out)
+{
+	static _Thread_local MPI_Op last;
+	static _Thread_local enum kolo_op last_op;
+	static _Thread_local bool valid;
+
+	if (!valid || last != mpi) {
+		valid = look_up_op(mpi, &last_op);
+		last = mpi;
+	}
+	*out = last_op;
+	return valid;
 }
 
 /* ---- Reductions ------------------------------------------------------------------------------ */

@@ -8,6 +8,9 @@ from launch import KOLO_MPI, MPIS, PLACE, built, command, mpis
 from tap import SLOW, Skip, main, test
 
 LONG = bool(os.environ.get("T_LONG"))
+# Before a communicator joins, MPI works. Open MPI 4.1 chooses how to do an allgatherv by the size of the rank's own type; where ranks
+# name different ones some wait for ever.
+ONE_WAY = {"openmpi": ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allgatherv_algorithm", "3"]}
 FORTRAN = """program sums
     use mpi
     implicit none
@@ -58,9 +61,7 @@ def ranks_that_differ_in_all_that_is_local_get_right_results():
     programs, seed = (4000 if LONG else 100 if SLOW else 400), int(os.environ.get("T_SEED", "2026"))
     for abi in mpis():
         for nranks in (1, 2, 3, 4, 5) if LONG else (2, 5):
-            # What MPI does before a communicator joins is its own: some of these programs are too much for Open MPI 4.1.
-            joins = "3" if nranks < 4 else "0"
-            calls, text = report(abi, nranks, "random", str(programs), str(seed + nranks), KOLO_MPI_CALLS=joins)
+            calls, text = report(abi, nranks, "random", str(programs), str(seed + nranks), KOLO_MPI_CALLS="3", launcher=ONE_WAY.get(abi, ()))
             taken = sum(taken for _, taken in calls.values())
             assert len(calls) == 14 and (nranks == 1 or taken > programs / 3), text
 

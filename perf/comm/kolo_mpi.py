@@ -12,7 +12,7 @@ kolo-mpi comes first (mpi_overhead.c).
 With --codes: the wall time of real programs (tests/mpi/codes.py), whose figures are compared too. By default all but
 ScaLAPACK's tests, which take half a second each: with Kolo it is 1 to 6 ms longer until a program runs, and a join takes 2 to 5.
 
-With --imb: Intel's IMB-MPI1 on its own MPI (make PEERS=pypi peers), a thousand operations of each size; by default Allreduce,
+With --imb: Intel's IMB-MPI1 on its own MPI (make build/peers/intel/made), a thousand operations of each size; by default Allreduce,
 Bcast, Allgather and Reduce_scatter. It does not check results. IMB-MT can, which has two threads on each rank with a communicator
 each: that runs first, and stops this program if a result is wrong.
 
@@ -112,7 +112,7 @@ def imb(a):
     """Lines of IMB-MPI1: bytes, repetitions, the least, greatest and average time."""
     found = {name: peer for name, peer in peers(False).items() if name.startswith("intel")}
     if not found:
-        sys.exit("no Intel MPI: make PEERS=pypi peers")
+        sys.exit("no Intel MPI: make build/peers/intel/made")
     name, peer = found.popitem()
     print(f"# {name}: {peer.version}")
     os.environ.update(peer.environment(a.ranks))

@@ -11,14 +11,9 @@ enum { FIRST_TRY = 16 }; /* collectives; then after twice as many, and so on */
 static struct km_comms all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int key = MPI_KEYVAL_INVALID;
-static _Atomic unsigned freed; /* communicators: handles may come again */
 
-/* The thread's last communicator: most calls are on one. */
-static _Thread_local struct {
-	MPI_Comm comm;
-	unsigned freed;
-	struct km_comm *c;
-} last;
+_Atomic unsigned km_freed;
+_Thread_local struct km_last km_last;
 
 struct km_comms *km_comms_lock(void)
 {
@@ -81,7 +76,7 @@ static int drop(MPI_Comm comm, int keyval, void *value, void *extra)
 	struct km_comm *c = value;
 
 	(void)comm, (void)keyval, (void)extra;
-	freed++;
+	km_freed++;
 	km_own_close(c);
 	km_leave_ring(c->ring);
 	c->ring = NULL;
@@ -140,23 +135,25 @@ static struct km_comm *find(MPI_Comm comm)
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-struct km_comm *km_enter(MPI_Comm comm)
+struct km_comm *km_enter_ringless(struct km_comm *c)
 {
-	struct km_comm *c = last.c;
-
-	if (!c || last.comm != comm || last.freed != freed) {
-		c = find(comm);
-		if (!c)
-			return NULL;
-		last.comm = comm;
-		last.freed = freed;
-		last.c = c;
-	}
-	if (!c->kolo && !c->why && km_mode == KM_ON && c->calls++ == c->due) {
+	if (!c->why && km_mode == KM_ON && c->calls++ == c->due) {
 		c->due *= 2;
 		km_try_to_join(c);
 	}
-	return c;
+	return c->kolo || km_timed || !c->why ? c : NULL;
+}
+
+struct km_comm *km_enter_other(MPI_Comm comm)
+{
+	struct km_comm *c;
+
+	km_ready();
+	c = km_mode == KM_OFF ? NULL : find(comm);
+	if (!c)
+		return NULL;
+	km_last = (struct km_last){ comm, km_freed, c };
+	return c->kolo ? c : km_enter_ringless(c);
 }
 
 void km_leave_all(void)
@@ -171,10 +168,8 @@ void km_leave_all(void)
 	km_end_rings();
 }
 
-int km_result(struct km_comm *c, enum km_call call, int rc)
+int km_fail(struct km_comm *c, enum km_call call)
 {
-	if (rc == 0)
-		return MPI_SUCCESS;
 	if (!c->told)
 		fprintf(stderr, "kolo_mpi: MPI_%s on %s, rank %d: %s\n", km_call_name(call),
 			*c->name ? c->name : "a communicator", c->rank, kolo_last_error());

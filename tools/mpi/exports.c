@@ -3,15 +3,7 @@
  */
 #include "tools/mpi/inside.h"
 
-/* The communicator, or NULL: MPI does the call, and nobody wants to know. */
-static struct km_comm *enter(MPI_Comm comm)
-{
-	struct km_comm *c;
-
-	km_ready();
-	c = km_mode == KM_OFF ? NULL : km_enter(comm);
-	return c && (c->kolo || km_timed || !c->why) ? c : NULL;
-}
+#define SHOWN __attribute__((visibility("default")))
 
 /* A call that Kolo could have done counts, and each LARGE bytes as much as a call. */
 static void weigh(struct km_comm *c, const struct km_done *d)
@@ -62,75 +54,88 @@ static int end(struct km_comm *c, const struct km_args *a, const struct km_done 
 	}
 #define ARGS(...) (__VA_ARGS__)
 
-#define EXPORT(name, params, fill, args)                                                           \
-	int PMPI_##name params                                                                     \
+#define EXPORT(name, params, at_once, fill, args)                                                  \
+	SHOWN int PMPI_##name params                                                               \
 	{                                                                                          \
-		struct km_comm *c = enter(comm);                                                   \
+		struct km_comm *c = km_enter(comm);                                                \
                                                                                                    \
 		if (!c)                                                                            \
 			return km_real.name args;                                                  \
+		int rc = MPI_SUCCESS;                                                              \
+		if (at_once)                                                                       \
+			return rc;                                                                 \
 		struct km_args a = fill;                                                           \
 		struct km_done d;                                                                  \
                                                                                                    \
 		return begin(c, &a, &d) ? d.rc : end(c, &a, &d, km_real.name args);                \
 	}                                                                                          \
-	__typeof__(PMPI_##name) MPI_##name __attribute__((alias("PMPI_" #name)));
+	SHOWN __typeof__(PMPI_##name) MPI_##name __attribute__((alias("PMPI_" #name)));
 
 /* Both forms of each: with counts of type N and displacements of type D. */
 #define COLLECTIVES(form, N, D, large)                                                             \
 	EXPORT(Bcast##form, (void *buf, N n, MPI_Datatype type, int root, MPI_Comm comm),          \
+	       km_broadcast_now(c, buf, n, type, root, &rc),                                       \
 	       FILL(.call = KM_BCAST, .comm = comm, .src = buf, .dst = buf, .nsrc = n, .ndst = n,  \
 		    .tsrc = type, .tdst = type, .root = root),                                     \
 	       ARGS(buf, n, type, root, comm))                                                     \
 	EXPORT(Allreduce##form,                                                                    \
 	       (const void *src, void *dst, N n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),     \
+	       km_all_reduce_now(c, src, dst, n, type, op, &rc),                                   \
 	       FILL(.call = KM_ALLREDUCE, .comm = comm, .src = src, .dst = dst, .ndst = n,         \
 		    .tdst = type, .op = op),                                                       \
 	       ARGS(src, dst, n, type, op, comm))                                                  \
 	EXPORT(Reduce##form,                                                                       \
 	       (const void *src, void *dst, N n, MPI_Datatype type, MPI_Op op, int root,           \
 		MPI_Comm comm),                                                                    \
+	       false,                                                                              \
 	       FILL(.call = KM_REDUCE, .comm = comm, .src = src, .dst = dst, .ndst = n,            \
 		    .tdst = type, .op = op, .root = root),                                         \
 	       ARGS(src, dst, n, type, op, root, comm))                                            \
 	EXPORT(Reduce_scatter_block##form,                                                         \
 	       (const void *src, void *dst, N n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),     \
+	       false,                                                                              \
 	       FILL(.call = KM_REDUCE_SCATTER_BLOCK, .comm = comm, .src = src, .dst = dst,         \
 		    .ndst = n, .tdst = type, .op = op),                                            \
 	       ARGS(src, dst, n, type, op, comm))                                                  \
 	EXPORT(Reduce_scatter##form,                                                               \
 	       (const void *src, void *dst, const N counts[], MPI_Datatype type, MPI_Op op,        \
 		MPI_Comm comm),                                                                    \
+	       false,                                                                              \
 	       FILL(.call = KM_REDUCE_SCATTER, .comm = comm, .src = src, .dst = dst,               \
 		    .dst_counts = { counts, large }, .tdst = type, .op = op),                      \
 	       ARGS(src, dst, counts, type, op, comm))                                             \
 	EXPORT(Allgather##form,                                                                    \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
 		MPI_Comm comm),                                                                    \
+	       false,                                                                              \
 	       FILL(.call = KM_ALLGATHER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,      \
 		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst),                                     \
 	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, comm))                                       \
 	EXPORT(Alltoall##form,                                                                     \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
 		MPI_Comm comm),                                                                    \
+	       false,                                                                              \
 	       FILL(.call = KM_ALLTOALL, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,       \
 		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst),                                     \
 	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, comm))                                       \
 	EXPORT(Gather##form,                                                                       \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
 		int root, MPI_Comm comm),                                                          \
+	       false,                                                                              \
 	       FILL(.call = KM_GATHER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,         \
 		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst, .root = root),                       \
 	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, root, comm))                                 \
 	EXPORT(Scatter##form,                                                                      \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
 		int root, MPI_Comm comm),                                                          \
+	       false,                                                                              \
 	       FILL(.call = KM_SCATTER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,        \
 		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst, .root = root),                       \
 	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, root, comm))                                 \
 	EXPORT(Allgatherv##form,                                                                   \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, const N counts[],           \
 		const D displs[], MPI_Datatype tdst, MPI_Comm comm),                               \
+	       false,                                                                              \
 	       FILL(.call = KM_ALLGATHERV, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,     \
 		    .tsrc = tsrc, .tdst = tdst, .dst_counts = { counts, large },                   \
 		    .dst_displs = { displs, large }),                                              \
@@ -138,6 +143,7 @@ static int end(struct km_comm *c, const struct km_args *a, const struct km_done 
 	EXPORT(Gatherv##form,                                                                      \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, const N counts[],           \
 		const D displs[], MPI_Datatype tdst, int root, MPI_Comm comm),                     \
+	       false,                                                                              \
 	       FILL(.call = KM_GATHERV, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,        \
 		    .tsrc = tsrc, .tdst = tdst, .dst_counts = { counts, large },                   \
 		    .dst_displs = { displs, large }, .root = root),                                \
@@ -145,6 +151,7 @@ static int end(struct km_comm *c, const struct km_args *a, const struct km_done 
 	EXPORT(Scatterv##form,                                                                     \
 	       (const void *src, const N counts[], const D displs[], MPI_Datatype tsrc, void *dst, \
 		N ndst, MPI_Datatype tdst, int root, MPI_Comm comm),                               \
+	       false,                                                                              \
 	       FILL(.call = KM_SCATTERV, .comm = comm, .src = src, .dst = dst, .ndst = ndst,       \
 		    .tsrc = tsrc, .tdst = tdst, .src_counts = { counts, large },                   \
 		    .src_displs = { displs, large }, .root = root),                                \
@@ -153,13 +160,15 @@ static int end(struct km_comm *c, const struct km_args *a, const struct km_done 
 	       (const void *src, const N src_counts[], const D src_displs[], MPI_Datatype tsrc,    \
 		void *dst, const N dst_counts[], const D dst_displs[], MPI_Datatype tdst,          \
 		MPI_Comm comm),                                                                    \
+	       false,                                                                              \
 	       FILL(.call = KM_ALLTOALLV, .comm = comm, .src = src, .dst = dst, .tsrc = tsrc,      \
 		    .tdst = tdst, .src_counts = { src_counts, large },                             \
 		    .src_displs = { src_displs, large }, .dst_counts = { dst_counts, large },      \
 		    .dst_displs = { dst_displs, large }),                                          \
 	       ARGS(src, src_counts, src_displs, tsrc, dst, dst_counts, dst_displs, tdst, comm))
 
-EXPORT(Barrier, (MPI_Comm comm), FILL(.call = KM_BARRIER, .comm = comm), ARGS(comm))
+EXPORT(Barrier, (MPI_Comm comm), km_barrier_now(c, &rc), FILL(.call = KM_BARRIER, .comm = comm),
+       ARGS(comm))
 COLLECTIVES(, int, int, false)
 #if MPI_VERSION >= 4
 COLLECTIVES(_c, MPI_Count, MPI_Aint, true)
@@ -181,25 +190,25 @@ static int agree(int rc)
 	return rc;
 }
 
-int PMPI_Init(int *argc, char ***argv)
+SHOWN int PMPI_Init(int *argc, char ***argv)
 {
 	km_ready();
 	return agree(km_real.Init(argc, argv));
 }
-__typeof__(PMPI_Init) MPI_Init __attribute__((alias("PMPI_Init")));
+SHOWN __typeof__(PMPI_Init) MPI_Init __attribute__((alias("PMPI_Init")));
 
-int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+SHOWN int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
 	km_ready();
 	return agree(km_real.Init_thread(argc, argv, required, provided));
 }
-__typeof__(PMPI_Init_thread) MPI_Init_thread __attribute__((alias("PMPI_Init_thread")));
+SHOWN __typeof__(PMPI_Init_thread) MPI_Init_thread __attribute__((alias("PMPI_Init_thread")));
 
-int PMPI_Finalize(void)
+SHOWN int PMPI_Finalize(void)
 {
 	km_ready();
 	km_report();
 	km_leave_all();
 	return km_real.Finalize();
 }
-__typeof__(PMPI_Finalize) MPI_Finalize __attribute__((alias("PMPI_Finalize")));
+SHOWN __typeof__(PMPI_Finalize) MPI_Finalize __attribute__((alias("PMPI_Finalize")));

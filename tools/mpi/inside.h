@@ -100,16 +100,42 @@ struct km_comms {
 struct km_comms *km_comms_lock(void);
 void km_comms_unlock(void);
 
-/* A collective has been called. Returns what belongs to the communicator, or NULL: it is none, or
- * there is no memory. The caller asks `kolo`, which may have been joined just now. */
-struct km_comm *km_enter(MPI_Comm comm);
+/* The thread's last communicator: most calls are on one. */
+struct km_last {
+	MPI_Comm comm;
+	unsigned freed;
+	struct km_comm *c;
+};
+extern _Thread_local struct km_last km_last;
+extern _Atomic unsigned km_freed; /* communicators: handles may come again */
+
+/* A collective has been called. Returns what belongs to the communicator, or NULL: MPI does the
+ * call, and nobody wants to know. The caller asks `kolo`, which may have been joined just now. */
+struct km_comm *km_enter_other(MPI_Comm comm);
+
+/* The same, of one that has no ring. */
+struct km_comm *km_enter_ringless(struct km_comm *c);
+
+static inline struct km_comm *km_enter(MPI_Comm comm)
+{
+	struct km_comm *c = km_last.c;
+
+	if (!c || km_last.comm != comm || km_last.freed != km_freed)
+		return km_enter_other(comm);
+	return c->kolo ? c : km_enter_ringless(c);
+}
 
 /* Ends all of Kolo's communicators, before MPI ends. */
 void km_leave_all(void);
 
 /* The result of a call on Kolo as MPI's: a failure is printed and goes through the error handler.
  */
-int km_result(struct km_comm *c, enum km_call call, int rc);
+int km_fail(struct km_comm *c, enum km_call call);
+
+static inline int km_result(struct km_comm *c, enum km_call call, int rc)
+{
+	return rc == 0 ? MPI_SUCCESS : km_fail(c, call);
+}
 
 /* ---- rings.c: Kolo's communicators --------------------------------------------------------------
  */
@@ -151,6 +177,26 @@ int km_pack(const void *from, size_t n, MPI_Datatype type, struct km_type t, cha
 int km_unpack(const char *from, size_t n, MPI_Datatype type, struct km_type t, void *to,
 	      struct km_comm *c);
 
+/* ---- rule.c ---------------------------------------------------------------------------------- */
+
+/* How a reduction is done. */
+enum km_way {
+	KM_OF_PROGRAM, /* the operation is the program's: if it commutes MPI combines, Kolo moves */
+	KM_LEFT,       /* by MPI */
+	KM_TAKEN,      /* by Kolo */
+	KM_WITH_GAPS   /* MPI combines, Kolo moves elements with what is between them */
+};
+
+struct km_rule {
+	enum km_way way;
+	/* Of the last two: */
+	enum kolo_type type;
+	enum kolo_op op;
+	unsigned size; /* bytes of an element, as Kolo moves it */
+};
+
+struct km_rule km_rule(MPI_Datatype type, MPI_Op op);
+
 /* ---- combine.c, move.c: the collectives ------------------------------------------------------ */
 
 /* Numbers for each rank, as the call has them. */
@@ -185,6 +231,14 @@ struct km_done {
 	int64_t since; /* 0: times are not wanted */
 	int rc;        /* if Kolo did it */
 };
+
+/* The calls that programs make most, on a communicator that has joined and if there will be no
+ * report: true if it was done, with the result in *rc. false: it needs more. */
+bool km_all_reduce_now(struct km_comm *c, const void *src, void *dst, MPI_Count n,
+		       MPI_Datatype type, MPI_Op op, int *rc);
+bool km_broadcast_now(struct km_comm *c, void *buffer, MPI_Count n, MPI_Datatype type, int root,
+		      int *rc);
+bool km_barrier_now(struct km_comm *c, int *rc);
 
 /* Does the call on Kolo. false: MPI is to do it, on all ranks. */
 bool km_move(struct km_comm *c, const struct km_args *a, struct km_done *d);

@@ -236,20 +236,17 @@ static bool reads_dst(const struct km_comm *c, const struct km_args *a)
 	return a->call != KM_BCAST && a->src == MPI_IN_PLACE && has_side(c, a, false);
 }
 
-/* A broadcast of dense elements, of which most programs issue most: nothing is packed. false: it is
- * another call. */
-static bool broadcast_in_place(struct km_comm *c, const struct km_args *a, struct km_done *d)
+bool km_broadcast_now(struct km_comm *c, void *buffer, MPI_Count n, MPI_Datatype type, int root,
+		      int *rc)
 {
-	struct km_type type;
+	struct km_type is;
 
-	if (a->call != KM_BCAST || !c->kolo || a->ndst < 0 || !km_type_of(a->tdst, &type) ||
-	    !type.dense)
+	if (!c->kolo || km_timed || n < 0 || root < 0 || root >= c->size ||
+	    !km_type_of(type, &is) || !is.dense)
 		return false;
-	d->could = true;
-	d->bytes = (size_t)a->ndst * type.size;
-	d->rc = km_result(
-		c, a->call,
-		kolo_broadcast(c->kolo, a->dst, a->dst, d->bytes, KOLO_U8, a->root, NULL));
+	*rc = km_result(
+		c, KM_BCAST,
+		kolo_broadcast(c->kolo, buffer, buffer, (size_t)n * is.size, KOLO_U8, root, NULL));
 	return true;
 }
 
@@ -261,8 +258,6 @@ bool km_move(struct km_comm *c, const struct km_args *a, struct km_done *d)
 
 	if (has_root(a->call) && (a->root < 0 || a->root >= c->size))
 		return false;
-	if (broadcast_in_place(c, a, d))
-		return true;
 	if (!fill_side(&src, c, a, true) || !fill_side(&dst, c, a, false))
 		return false;
 	d->could = true;

@@ -17,7 +17,7 @@ define mpi_library
 $B/mpi/$1/%.o: tools/mpi/%.c $B/flags
 	@mkdir -p $$(@D)
 	$$(call say,CC  )
-	$$Q$$(CC) $$(ALL_CFLAGS) -fvisibility=default -ftls-model=initial-exec $(call mpi_cflags,$1) -c -o $$@ $$<
+	$$Q$$(CC) $$(ALL_CFLAGS) -ftls-model=initial-exec $(call mpi_cflags,$1) -c -o $$@ $$<
 $B/mpi/libkolo_mpi_$1.so: $(MPI_SOURCES:tools/mpi/%.c=$B/mpi/$1/%.o) tools/mpi/mpi.map $B/libkolo.so.$(SOVERSION)
 	$$(call say,LINK)
 	$$Q$$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo_mpi_$1.so -Wl,--version-script=tools/mpi/mpi.map -Wl,-z,nodelete \

@@ -54,6 +54,7 @@ static int end(struct km_comm *c, const struct km_args *a, const struct km_done 
 	}
 #define ARGS(...) (__VA_ARGS__)
 
+/* at_once: whether the call is done by itself, with its result in rc. */
 #define EXPORT(name, params, at_once, fill, args)                                                  \
 	SHOWN int PMPI_##name params                                                               \
 	{                                                                                          \

@@ -25,8 +25,8 @@ ifeq ($(origin CC),default)
 CC      := gcc
 endif
 OBJCOPY ?= objcopy
-# Sanitizers make compiling slow; -O1 takes some of it back.
-CFLAGS  ?= $(if $(SAN),-O1,-O2) -g
+# Sanitizers make compiling slow; -O1 and fewer names for the debugger take some of it back.
+CFLAGS  ?= $(if $(SAN),-O1 -g1,-O2 -g)
 PREFIX  ?= /usr/local
 DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib

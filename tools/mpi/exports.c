@@ -52,10 +52,9 @@ static int end(struct km_comm *c, const struct km_args *a, const struct km_done 
 	{                                                                                          \
 		__VA_ARGS__                                                                        \
 	}
-#define ARGS(...) (__VA_ARGS__)
 
-/* at_once: whether the call is done by itself, with its result in rc. */
-#define EXPORT(name, params, at_once, fill, args)                                                  \
+/* at_once: true if the call was done the short way (km_all_reduce_now), with its result in rc. */
+#define EXPORT_SHORT(name, params, at_once, fill, args)                                            \
 	SHOWN int PMPI_##name params                                                               \
 	{                                                                                          \
 		struct km_comm *c = km_enter(comm);                                                \
@@ -65,111 +64,103 @@ static int end(struct km_comm *c, const struct km_args *a, const struct km_done 
 		int rc = MPI_SUCCESS;                                                              \
 		if (at_once)                                                                       \
 			return rc;                                                                 \
-		struct km_args a = fill;                                                           \
+		struct km_args a = FILL fill;                                                      \
 		struct km_done d;                                                                  \
                                                                                                    \
 		return begin(c, &a, &d) ? d.rc : end(c, &a, &d, km_real.name args);                \
 	}                                                                                          \
 	SHOWN __typeof__(PMPI_##name) MPI_##name __attribute__((alias("PMPI_" #name)));
 
+#define EXPORT(name, params, fill, args) EXPORT_SHORT(name, params, false, fill, args)
+
 /* Both forms of each: with counts of type N and displacements of type D. */
 #define COLLECTIVES(form, N, D, large)                                                             \
-	EXPORT(Bcast##form, (void *buf, N n, MPI_Datatype type, int root, MPI_Comm comm),          \
-	       km_broadcast_now(c, buf, n, type, root, &rc),                                       \
-	       FILL(.call = KM_BCAST, .comm = comm, .src = buf, .dst = buf, .nsrc = n, .ndst = n,  \
-		    .tsrc = type, .tdst = type, .root = root),                                     \
-	       ARGS(buf, n, type, root, comm))                                                     \
-	EXPORT(Allreduce##form,                                                                    \
-	       (const void *src, void *dst, N n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),     \
-	       km_all_reduce_now(c, src, dst, n, type, op, &rc),                                   \
-	       FILL(.call = KM_ALLREDUCE, .comm = comm, .src = src, .dst = dst, .ndst = n,         \
-		    .tdst = type, .op = op),                                                       \
-	       ARGS(src, dst, n, type, op, comm))                                                  \
+	EXPORT_SHORT(Bcast##form, (void *buf, N n, MPI_Datatype type, int root, MPI_Comm comm),    \
+		     km_broadcast_now(c, buf, n, type, root, &rc),                                 \
+		     (.call = KM_BCAST, .comm = comm, .src = buf, .dst = buf, .nsrc = n,           \
+		      .ndst = n, .tsrc = type, .tdst = type, .root = root),                        \
+		     (buf, n, type, root, comm))                                                   \
+	EXPORT_SHORT(                                                                              \
+		Allreduce##form,                                                                   \
+		(const void *src, void *dst, N n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),    \
+		km_all_reduce_now(c, src, dst, n, type, op, &rc),                                  \
+		(.call = KM_ALLREDUCE, .comm = comm, .src = src, .dst = dst, .ndst = n,            \
+		 .tdst = type, .op = op),                                                          \
+		(src, dst, n, type, op, comm))                                                     \
 	EXPORT(Reduce##form,                                                                       \
 	       (const void *src, void *dst, N n, MPI_Datatype type, MPI_Op op, int root,           \
 		MPI_Comm comm),                                                                    \
-	       false,                                                                              \
-	       FILL(.call = KM_REDUCE, .comm = comm, .src = src, .dst = dst, .ndst = n,            \
-		    .tdst = type, .op = op, .root = root),                                         \
-	       ARGS(src, dst, n, type, op, root, comm))                                            \
+	       (.call = KM_REDUCE, .comm = comm, .src = src, .dst = dst, .ndst = n, .tdst = type,  \
+		.op = op, .root = root),                                                           \
+	       (src, dst, n, type, op, root, comm))                                                \
 	EXPORT(Reduce_scatter_block##form,                                                         \
 	       (const void *src, void *dst, N n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),     \
-	       false,                                                                              \
-	       FILL(.call = KM_REDUCE_SCATTER_BLOCK, .comm = comm, .src = src, .dst = dst,         \
-		    .ndst = n, .tdst = type, .op = op),                                            \
-	       ARGS(src, dst, n, type, op, comm))                                                  \
+	       (.call = KM_REDUCE_SCATTER_BLOCK, .comm = comm, .src = src, .dst = dst, .ndst = n,  \
+		.tdst = type, .op = op),                                                           \
+	       (src, dst, n, type, op, comm))                                                      \
 	EXPORT(Reduce_scatter##form,                                                               \
 	       (const void *src, void *dst, const N counts[], MPI_Datatype type, MPI_Op op,        \
 		MPI_Comm comm),                                                                    \
-	       false,                                                                              \
-	       FILL(.call = KM_REDUCE_SCATTER, .comm = comm, .src = src, .dst = dst,               \
-		    .dst_counts = { counts, large }, .tdst = type, .op = op),                      \
-	       ARGS(src, dst, counts, type, op, comm))                                             \
+	       (.call = KM_REDUCE_SCATTER, .comm = comm, .src = src, .dst = dst,                   \
+		.dst_counts = { counts, large }, .tdst = type, .op = op),                          \
+	       (src, dst, counts, type, op, comm))                                                 \
 	EXPORT(Allgather##form,                                                                    \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
 		MPI_Comm comm),                                                                    \
-	       false,                                                                              \
-	       FILL(.call = KM_ALLGATHER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,      \
-		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst),                                     \
-	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, comm))                                       \
+	       (.call = KM_ALLGATHER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,          \
+		.ndst = ndst, .tsrc = tsrc, .tdst = tdst),                                         \
+	       (src, nsrc, tsrc, dst, ndst, tdst, comm))                                           \
 	EXPORT(Alltoall##form,                                                                     \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
 		MPI_Comm comm),                                                                    \
-	       false,                                                                              \
-	       FILL(.call = KM_ALLTOALL, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,       \
-		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst),                                     \
-	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, comm))                                       \
+	       (.call = KM_ALLTOALL, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,           \
+		.ndst = ndst, .tsrc = tsrc, .tdst = tdst),                                         \
+	       (src, nsrc, tsrc, dst, ndst, tdst, comm))                                           \
 	EXPORT(Gather##form,                                                                       \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
 		int root, MPI_Comm comm),                                                          \
-	       false,                                                                              \
-	       FILL(.call = KM_GATHER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,         \
-		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst, .root = root),                       \
-	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, root, comm))                                 \
+	       (.call = KM_GATHER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,             \
+		.ndst = ndst, .tsrc = tsrc, .tdst = tdst, .root = root),                           \
+	       (src, nsrc, tsrc, dst, ndst, tdst, root, comm))                                     \
 	EXPORT(Scatter##form,                                                                      \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, N ndst, MPI_Datatype tdst,  \
 		int root, MPI_Comm comm),                                                          \
-	       false,                                                                              \
-	       FILL(.call = KM_SCATTER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,        \
-		    .ndst = ndst, .tsrc = tsrc, .tdst = tdst, .root = root),                       \
-	       ARGS(src, nsrc, tsrc, dst, ndst, tdst, root, comm))                                 \
+	       (.call = KM_SCATTER, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,            \
+		.ndst = ndst, .tsrc = tsrc, .tdst = tdst, .root = root),                           \
+	       (src, nsrc, tsrc, dst, ndst, tdst, root, comm))                                     \
 	EXPORT(Allgatherv##form,                                                                   \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, const N counts[],           \
 		const D displs[], MPI_Datatype tdst, MPI_Comm comm),                               \
-	       false,                                                                              \
-	       FILL(.call = KM_ALLGATHERV, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,     \
-		    .tsrc = tsrc, .tdst = tdst, .dst_counts = { counts, large },                   \
-		    .dst_displs = { displs, large }),                                              \
-	       ARGS(src, nsrc, tsrc, dst, counts, displs, tdst, comm))                             \
+	       (.call = KM_ALLGATHERV, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,         \
+		.tsrc = tsrc, .tdst = tdst, .dst_counts = { counts, large },                       \
+		.dst_displs = { displs, large }),                                                  \
+	       (src, nsrc, tsrc, dst, counts, displs, tdst, comm))                                 \
 	EXPORT(Gatherv##form,                                                                      \
 	       (const void *src, N nsrc, MPI_Datatype tsrc, void *dst, const N counts[],           \
 		const D displs[], MPI_Datatype tdst, int root, MPI_Comm comm),                     \
-	       false,                                                                              \
-	       FILL(.call = KM_GATHERV, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,        \
-		    .tsrc = tsrc, .tdst = tdst, .dst_counts = { counts, large },                   \
-		    .dst_displs = { displs, large }, .root = root),                                \
-	       ARGS(src, nsrc, tsrc, dst, counts, displs, tdst, root, comm))                       \
+	       (.call = KM_GATHERV, .comm = comm, .src = src, .dst = dst, .nsrc = nsrc,            \
+		.tsrc = tsrc, .tdst = tdst, .dst_counts = { counts, large },                       \
+		.dst_displs = { displs, large }, .root = root),                                    \
+	       (src, nsrc, tsrc, dst, counts, displs, tdst, root, comm))                           \
 	EXPORT(Scatterv##form,                                                                     \
 	       (const void *src, const N counts[], const D displs[], MPI_Datatype tsrc, void *dst, \
 		N ndst, MPI_Datatype tdst, int root, MPI_Comm comm),                               \
-	       false,                                                                              \
-	       FILL(.call = KM_SCATTERV, .comm = comm, .src = src, .dst = dst, .ndst = ndst,       \
-		    .tsrc = tsrc, .tdst = tdst, .src_counts = { counts, large },                   \
-		    .src_displs = { displs, large }, .root = root),                                \
-	       ARGS(src, counts, displs, tsrc, dst, ndst, tdst, root, comm))                       \
+	       (.call = KM_SCATTERV, .comm = comm, .src = src, .dst = dst, .ndst = ndst,           \
+		.tsrc = tsrc, .tdst = tdst, .src_counts = { counts, large },                       \
+		.src_displs = { displs, large }, .root = root),                                    \
+	       (src, counts, displs, tsrc, dst, ndst, tdst, root, comm))                           \
 	EXPORT(Alltoallv##form,                                                                    \
 	       (const void *src, const N src_counts[], const D src_displs[], MPI_Datatype tsrc,    \
 		void *dst, const N dst_counts[], const D dst_displs[], MPI_Datatype tdst,          \
 		MPI_Comm comm),                                                                    \
-	       false,                                                                              \
-	       FILL(.call = KM_ALLTOALLV, .comm = comm, .src = src, .dst = dst, .tsrc = tsrc,      \
-		    .tdst = tdst, .src_counts = { src_counts, large },                             \
-		    .src_displs = { src_displs, large }, .dst_counts = { dst_counts, large },      \
-		    .dst_displs = { dst_displs, large }),                                          \
-	       ARGS(src, src_counts, src_displs, tsrc, dst, dst_counts, dst_displs, tdst, comm))
+	       (.call = KM_ALLTOALLV, .comm = comm, .src = src, .dst = dst, .tsrc = tsrc,          \
+		.tdst = tdst, .src_counts = { src_counts, large },                                 \
+		.src_displs = { src_displs, large }, .dst_counts = { dst_counts, large },          \
+		.dst_displs = { dst_displs, large }),                                              \
+	       (src, src_counts, src_displs, tsrc, dst, dst_counts, dst_displs, tdst, comm))
 
-EXPORT(Barrier, (MPI_Comm comm), km_barrier_now(c, &rc), FILL(.call = KM_BARRIER, .comm = comm),
-       ARGS(comm))
+EXPORT_SHORT(Barrier, (MPI_Comm comm), km_barrier_now(c, &rc), (.call = KM_BARRIER, .comm = comm),
+	     (comm))
 COLLECTIVES(, int, int, false)
 #if MPI_VERSION >= 4
 COLLECTIVES(_c, MPI_Count, MPI_Aint, true)

@@ -184,7 +184,7 @@ static bool look_up_op(MPI_Op mpi, enum kolo_op *out)
 	return false;
 }
 
-static struct km_rule look(MPI_Datatype type, MPI_Op op)
+static struct km_rule find_rule(MPI_Datatype type, MPI_Op op)
 {
 	struct km_rule rule = { .way = KM_LEFT };
 	struct known known;
@@ -216,6 +216,6 @@ struct km_rule km_rule(MPI_Datatype type, MPI_Op op)
 	struct found *at = &found[mixed >> (64 - BITS_OF_PLACE)];
 
 	if (at->rule.way == KM_OF_PROGRAM || at->type != type || at->op != op)
-		*at = (struct found){ type, op, look(type, op) };
+		*at = (struct found){ type, op, find_rule(type, op) };
 	return at->rule;
 }

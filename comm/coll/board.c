@@ -57,10 +57,10 @@ static void keep(const struct ko_run *run, void *dst, const void *src, size_t n)
 }
 
 /* Copies n elements that another rank has written: by a loop if it has written them with ordinary
- * stores, as this one does (why: D200 in comm/DECISIONS.md). */
+ * stores, as this one does (why: D200, D207 in comm/DECISIONS.md). */
 static void fetch(const struct ko_run *run, void *dst, const void *src, size_t n)
 {
-	enum { LONG = 4 << 10 };
+	enum { LONG = 2 << 10 };
 	size_t len = n * run->size;
 
 	if (len > LONG && run->comm->board->writer.stores != KO_STREAMING)
@@ -128,7 +128,7 @@ static int give_but_own(struct ko_run *run, const void *src, size_t n, struct ko
 	int rc;
 
 	board->sent += (n - own.n) * run->size;
-	if (len <= board->short_len)
+	if (len <= board->room_len)
 		return ko_turn_give(run, src, len, NULL, 0);
 	rc = ko_turn_open(run);
 	if (rc < 0)
@@ -331,7 +331,7 @@ static int give_and_take(struct ko_run *run, const void *src, void *dst)
 	enum ko_coll coll = (enum ko_coll)run->desc.coll;
 	int rc;
 
-	if (run->plan.count * run->size > run->comm->board->short_len)
+	if (run->plan.count * run->size > run->comm->board->room_len)
 		ko_board_take_rooms(run->comm->board, most_given(run) * run->size);
 	switch (coll) {
 	case KO_ALL_REDUCE: rc = all_reduce(run, src, dst); break;

@@ -5,9 +5,10 @@
 enum {
 	LINE = 64,
 	SMALL = sizeof(((struct ko_cell *)0)->small),
-	MAX_ALL = 4 << 20, /* bytes of all ranks' rooms */
-	ROOM = 4 << 10,    /* bytes of a room, if there are not too many ranks */
-	NARROW = 4         /* narrow, long payloads walk through this part of the rooms */
+	MAX_ALL = 4 << 20,      /* bytes of all ranks' rooms */
+	ROOM = 1 << 10,         /* bytes of a room, if there are not too many ranks */
+	NARROW = 4,             /* narrow, long payloads walk through this part of the rooms */
+	NARROW_LEAST = 64 << 10 /* bytes, else through all */
 };
 
 /* A power of two: 16 or more, each of ROOM bytes if possible. */
@@ -52,15 +53,33 @@ const char *ko_board_way_name(enum ko_board_way way)
 	return names[way];
 }
 
+static void note_rooms(struct ko_board *board, size_t first, size_t end, uint64_t seq)
+{
+	for (size_t k = first; k < end; k++)
+		board->had[k] = seq;
+}
+
+/* The walk begins anew, so no room may have been used later than a lower one. */
+static void note_newest(struct ko_board *board)
+{
+	uint64_t newest = 0;
+
+	for (size_t k = 0; k < KO_BOARD_ROOMS; k++)
+		newest = board->had[k] > newest ? board->had[k] : newest;
+	note_rooms(board, 0, KO_BOARD_ROOMS, newest);
+}
+
 void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way, double limit)
 {
 	size_t rooms = rooms_of(nranks), narrow = rooms / NARROW;
+	bool is_narrow = way == KO_BOARD_NARROW && narrow * board->room_len >= NARROW_LEAST;
 
 	board->way = way;
 	ko_writer_set(&board->writer, way == KO_BOARD_STREAMED ? KO_STREAMING : KO_ORDINARY, limit);
-	board->span = way == KO_BOARD_NARROW && narrow >= KO_BOARD_CELLS ? narrow : rooms;
-	board->before = narrow < board->span ? narrow : board->span;
+	board->span = is_narrow ? narrow : rooms;
+	board->before = ko_min_size(narrow, board->span);
 	board->fresh = board->span;
+	note_newest(board);
 }
 
 struct ko_board ko_board_view(void *memory, int nranks)
@@ -69,9 +88,8 @@ struct ko_board ko_board_view(void *memory, int nranks)
 				  .rank_len = rank_len(nranks),
 				  .room_len = room_len(nranks) };
 
-	board.short_len = board.room_len < KO_BOARD_SHORT ? board.room_len : KO_BOARD_SHORT;
 	ko_board_set_way(&board, nranks, KO_BOARD_NARROW, 0);
-	ko_board_end_turn(&board);
+	ko_board_end_turn(&board, 0);
 	return board;
 }
 
@@ -92,12 +110,22 @@ static size_t rooms_for(const struct ko_board *board, size_t bytes)
 
 void ko_board_take_rooms(struct ko_board *board, size_t bytes)
 {
-	if (bytes <= board->short_len || bytes <= SMALL)
+	if (bytes <= board->room_len || bytes <= SMALL)
 		return;
 	board->rooms = rooms_for(board, bytes);
 	board->turn.room = place(board, board->rooms);
-	board->before = board->turn.room;
 	board->fresh -= ko_min_size(board->fresh, board->rooms);
+}
+
+void ko_board_leave_rooms(struct ko_board *board, uint64_t seq)
+{
+	size_t first = board->turn.room, end = first + board->rooms, before = board->before;
+	bool again = first >= before; /* it began at the top again */
+
+	if (before < board->span) /* what it has passed by is as the last one left it */
+		note_rooms(board, again ? 0 : end, before, board->had[before]);
+	note_rooms(board, first, end, seq);
+	board->before = first;
 }
 
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes)
@@ -107,7 +135,7 @@ void ko_board_expect(const struct ko_board *board, int rank, size_t bytes)
 	ko_expect_to_write(ko_board_cell(board, turn.number, rank), LINE);
 	if (bytes <= SMALL)
 		return;
-	if (bytes > board->short_len) {
+	if (bytes > board->room_len) {
 		if (board->writer.stores == KO_STREAMING)
 			return;
 		turn.room = place(board, rooms_for(board, bytes));

@@ -6,10 +6,10 @@
  * and uses the next one in each turn. Three would be safe. More are faster: a cell that the
  * first-level cache has dropped before it is used again moves faster between cores.
  *
- * A payload that does not fit into the cell itself lies in rooms behind the cells. A short one lies
- * in the room with the cell's number. Long ones take as many rooms as they need, and walk through
- * all of the span. How wide that is depends on what the caches do (enum ko_board_way). All ranks
- * know the length of the longest payload in a turn, so they agree where everyone's lies. */
+ * A payload that does not fit into the cell itself lies in rooms behind the cells. If one room is
+ * enough, it is that with the cell's number. Long ones take as many rooms as they need, and walk
+ * through all of the span. How wide that is depends on what the caches do (enum ko_board_way). All
+ * ranks know the length of the longest payload in a turn, so they agree where everyone's lies. */
 #ifndef COMM_MEMORY_BOARD_H
 #define COMM_MEMORY_BOARD_H
 
@@ -21,8 +21,7 @@
 
 enum {
 	KO_BOARD_CELLS = 16,
-	KO_BOARD_ROOMS = 512,    /* of a rank, at most */
-	KO_BOARD_SHORT = 1 << 10 /* bytes of a payload that has no need of more than 16 rooms */
+	KO_BOARD_ROOMS = 2048 /* of a rank, at most */
 };
 
 /* A cell. A small payload lies in the same cache line as the turn, so one transfer brings both.
@@ -45,10 +44,9 @@ struct ko_turn {
 /* One rank's view of the board. */
 struct ko_board {
 	char *memory;
-	size_t rank_len;  /* bytes of all that a rank has */
-	size_t room_len;  /* bytes of a room; 0: there are no rooms */
-	size_t short_len; /* a longer payload is a long one */
-	size_t span;      /* rooms that long payloads walk through */
+	size_t rank_len; /* bytes of all that a rank has */
+	size_t room_len; /* bytes of a room; 0: there are no rooms. A long payload has more */
+	size_t span;     /* rooms that long payloads walk through */
 	enum ko_board_way way;
 	struct ko_writer writer; /* of this rank's long payloads */
 	struct ko_turn turn;     /* the next one, or the one under way; the same on all ranks */
@@ -58,9 +56,12 @@ struct ko_board {
 	uint64_t safe; /* seq up to which all ranks have finished all operations */
 	uint64_t sent; /* bytes given by this rank */
 	uint64_t received; /* bytes read of what others gave */
-	/* seq of the operation that wrote this rank's room last; the first of them also of that
-	 * which wrote the cell */
-	uint64_t used[KO_BOARD_ROOMS];
+	/* seq of the last operation that wrote a cell, or its room alone */
+	uint64_t wrote[KO_BOARD_CELLS];
+	/* seq of the last operation whose long payload had a room. Payloads walk downwards, so that
+	 * no room has a larger one than a lower room; one that is passed by gets that of the next
+	 * higher one */
+	uint64_t had[KO_BOARD_ROOMS];
 };
 
 /* Bytes of all that the ranks have; 0 for one rank. */
@@ -80,12 +81,18 @@ void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way,
 /* Bytes of payload that a turn may have: the next one finds other rooms. */
 size_t ko_board_room(const struct ko_board *board);
 
+/* Which of a rank's cells is used in the turn of this number, and which room if one is enough. */
+static inline size_t ko_board_place(uint64_t number)
+{
+	return ~number % KO_BOARD_CELLS;
+}
+
 /* The cell that `rank` uses in the turn of this number. */
 static inline struct ko_cell *ko_board_cell(const struct ko_board *board, uint64_t number, int rank)
 {
 	char *cells = board->memory + (size_t)rank * board->rank_len;
 
-	return (struct ko_cell *)(void *)cells + number % KO_BOARD_CELLS;
+	return (struct ko_cell *)(void *)cells + ko_board_place(number);
 }
 
 /* Where a payload of so many bytes lies that `rank` gives in a turn. */
@@ -93,7 +100,7 @@ static inline char *ko_board_payload(const struct ko_board *board, struct ko_tur
 				     size_t bytes)
 {
 	struct ko_cell *cell = ko_board_cell(board, turn.number, rank);
-	char *rooms = (char *)(cell - turn.number % KO_BOARD_CELLS + KO_BOARD_CELLS);
+	char *rooms = (char *)(cell - ko_board_place(turn.number) + KO_BOARD_CELLS);
 
 	return bytes <= sizeof(cell->small) ? cell->small : rooms + turn.room * board->room_len;
 }
@@ -103,14 +110,44 @@ static inline char *ko_board_payload(const struct ko_board *board, struct ko_tur
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes);
 
 /* Finds rooms for the turn, in which no rank gives more than so many bytes, at most ko_board_room.
- * If they are no more than short_len this need not be called. */
+ * If no payload is a long one this need not be called. */
 void ko_board_take_rooms(struct ko_board *board, size_t bytes);
 
-/* The turn is over: the next one begins. */
-static inline void ko_board_end_turn(struct ko_board *board)
+/* The later one of two operations, but not `seq`, if that is b. */
+static inline uint64_t ko_board_later(uint64_t a, uint64_t b, uint64_t seq)
 {
+	return b > a && b != seq ? b : a;
+}
+
+/* All that was in this rank's cell and rooms of this turn before operation `seq` was written by the
+ * operation that this returns, or by earlier ones; 0: nothing was. */
+static inline uint64_t ko_board_last_use(const struct ko_board *board, uint64_t seq)
+{
+	size_t first = board->turn.room, end = first + board->rooms;
+	uint64_t last = ko_board_later(0, board->wrote[ko_board_place(board->turn.number)], seq);
+
+	last = ko_board_later(last, board->had[first], seq);
+	for (size_t k = first; k < end && k < KO_BOARD_CELLS; k++)
+		last = ko_board_later(last, board->wrote[k], seq);
+	return last;
+}
+
+/* Operation `seq` writes this rank's cell. */
+static inline void ko_board_note_cell(struct ko_board *board, uint64_t seq)
+{
+	board->wrote[ko_board_place(board->turn.number)] = seq;
+}
+
+/* Operation `seq` leaves the turn's rooms, if it had some, whether this rank wrote them or not. */
+void ko_board_leave_rooms(struct ko_board *board, uint64_t seq);
+
+/* The turn of operation `seq` is over: the next one begins. */
+static inline void ko_board_end_turn(struct ko_board *board, uint64_t seq)
+{
+	if (board->rooms)
+		ko_board_leave_rooms(board, seq);
 	board->turn.number++;
-	board->turn.room = board->turn.number % KO_BOARD_CELLS;
+	board->turn.room = ko_board_place(board->turn.number);
 	board->rooms = 0;
 }
 
@@ -118,7 +155,7 @@ static inline void ko_board_end_turn(struct ko_board *board)
 static inline void ko_board_write(const struct ko_board *board, size_t all, void *out,
 				  const void *src, size_t len)
 {
-	if (all > board->short_len && board->writer.stores == KO_STREAMING)
+	if (all > board->room_len && board->writer.stores == KO_STREAMING)
 		ko_stream_copy(out, src, len);
 	else
 		ko_copy_expected(out, src, len);

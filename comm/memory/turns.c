@@ -46,28 +46,6 @@ static int try_cell(void *what)
 		       : ko_wait_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
 }
 
-/* The last operation other than `seq` that wrote this rank's cell or rooms of this turn; 0:
- * none. */
-static inline uint64_t last_use(const struct ko_board *board, uint64_t seq)
-{
-	const uint64_t *used = &board->used[board->turn.room];
-	uint64_t cell = board->used[board->turn.number % KO_BOARD_CELLS];
-	uint64_t last = cell != seq ? cell : 0;
-
-	for (size_t k = 0; k < board->rooms; k++)
-		last = used[k] > last && used[k] != seq ? used[k] : last;
-	return last;
-}
-
-static inline void note_use(struct ko_board *board, uint64_t seq)
-{
-	uint64_t *used = &board->used[board->turn.room];
-
-	board->used[board->turn.number % KO_BOARD_CELLS] = seq;
-	for (size_t k = 0; k < board->rooms; k++)
-		used[k] = seq;
-}
-
 /* Waits until this rank's cells may be written: all ranks have finished operation `seq`, which used
  * them last. */
 static int wait_room(struct ko_run *run, uint64_t seq)
@@ -105,7 +83,7 @@ static inline void write_payload(const struct ko_run *run, size_t all, char *out
 static inline int open_cells(struct ko_run *run)
 {
 	const struct ko_board *board = run->comm->board;
-	uint64_t last = last_use(board, run->desc.seq);
+	uint64_t last = ko_board_last_use(board, run->desc.seq);
 
 	return last > board->safe ? wait_room(run, last) : 0;
 }
@@ -119,7 +97,7 @@ static inline void publish(struct ko_run *run)
 	if (run->stores == KO_STREAMING || board->writer.stores == KO_STREAMING)
 		ko_stream_fence();
 	cell->scalar = run->red.s;
-	note_use(board, run->desc.seq);
+	ko_board_note_cell(board, run->desc.seq);
 	cell->tag = run->tag;
 	/* Pairs with the acquire in try_cell. */
 	atomic_store_explicit(&cell->turn, board->turn.number, memory_order_release);
@@ -182,5 +160,5 @@ int ko_turn_wait_finished(const struct ko_waiter *waiter, int rank)
 
 void ko_turn_end(struct ko_run *run)
 {
-	ko_board_end_turn(run->comm->board);
+	ko_board_end_turn(run->comm->board, run->desc.seq);
 }

@@ -40,6 +40,9 @@ enum {
 /* Times as long: measured so, it is longer. */
 static const double CLEARLY = 1.5;
 
+/* Times as long as streaming ones, and reading what they wrote, ordinary ones may take later. */
+static const double LATER = 1.25;
+
 /* A step round a ring of links: each rank sends `len` bytes to its next. */
 static int step_along(struct ko_run *run, const struct ko_edges *ring, char *buffer, size_t len)
 {
@@ -311,7 +314,8 @@ static int exchange_slots(struct ko_run *run, enum ko_stores stores, char *buffe
 /* Measures both kinds of stores and chooses one for the link to next: streaming if filling a slot
  * and copying it there takes clearly less time with it (why: D195 in comm/DECISIONS.md). Between
  * hosts ordinary ones. If ranks have rosters of their own, what this one has measured stands for
- * next. */
+ * next. What ordinary ones may take later depends on streaming ones, which take the same in each
+ * mood of the machine (D208). */
 static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repeats)
 {
 	struct kolo_comm *c = run->comm;
@@ -319,7 +323,7 @@ static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repea
 	const double *there =
 		c->spread ? mine : c->roster->post[ko_ring_next(&c->ring, c->rank)].keep_ns;
 	struct slot_ns of[2] = { { 0, 0 }, { 0, 0 } };
-	enum ko_stores best;
+	double streamed, ordinary;
 	bool streams;
 	int rc = 0;
 
@@ -330,11 +334,11 @@ static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repea
 		mine[k] = of[k].keep;
 	if (rc == 0)
 		rc = meet(run);
-	streams = CLEARLY * (of[KO_STREAMING].fill + there[KO_STREAMING]) <
-		  of[KO_ORDINARY].fill + there[KO_ORDINARY];
-	best = streams ? KO_STREAMING : KO_ORDINARY;
-	ko_writer_set(&c->edges.to->writer, best,
-		      ko_writer_limit(best, of[KO_ORDINARY].fill / (double)len));
+	streamed = of[KO_STREAMING].fill + there[KO_STREAMING];
+	ordinary = of[KO_ORDINARY].fill;
+	streams = CLEARLY * streamed < ordinary + there[KO_ORDINARY];
+	ko_writer_set(&c->edges.to->writer, streams ? KO_STREAMING : KO_ORDINARY,
+		      LATER * (streams || ordinary < streamed ? streamed : ordinary) / (double)len);
 	return rc;
 }
 

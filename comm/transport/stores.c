@@ -36,11 +36,6 @@ static void stream(struct ko_writer *w, int64_t now, int64_t pause)
 	w->until_ns = now + w->pause_ns;
 }
 
-double ko_writer_limit(enum ko_stores stores, double ordinary)
-{
-	return stores == KO_STREAMING ? ordinary / 2 : ordinary * 2;
-}
-
 void ko_writer_set(struct ko_writer *w, enum ko_stores stores, double limit)
 {
 	*w = (struct ko_writer){ .limit = limit };

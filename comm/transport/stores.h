@@ -29,10 +29,6 @@ struct ko_writer {
 	size_t bytes;               /* it has so many */
 };
 
-/* What ordinary stores may take, if these are best while they take so long: twice that if they are
- * best, else half of it. */
-double ko_writer_limit(enum ko_stores stores, double ordinary);
-
 /* From now on these are the stores, with this limit. */
 void ko_writer_set(struct ko_writer *w, enum ko_stores stores, double limit);
 

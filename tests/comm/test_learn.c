@@ -137,19 +137,19 @@ static double write_some(struct ko_writer *w, int64_t *now, double streaming, do
 static void stores_follow_what_writes_take(void **state)
 {
 	enum { SECOND = 10000 }; /* writes */
-	const double fast = 0.03, slow = 0.4, streaming = 0.03;
+	const double fast = 0.03, slow = 0.4, streaming = 0.03, limit = 0.1;
 	unsigned seed = 1;
 	struct ko_writer w;
 	int64_t now = ko_now_ns();
 
 	(void)state;
-	ko_writer_set(&w, KO_ORDINARY, ko_writer_limit(KO_ORDINARY, 0.07));
+	ko_writer_set(&w, KO_ORDINARY, limit);
 	/* Noise changes nothing. */
 	CHECK(write_some(&w, &now, streaming, fast, &seed, SECOND) == 0);
 	CHECK(write_some(&w, &now, streaming, slow, &seed, SECOND) > 0.95);
 	write_some(&w, &now, streaming, fast, &seed, 2 * SECOND);
 	CHECK(write_some(&w, &now, streaming, fast, &seed, SECOND) == 0);
-	ko_writer_set(&w, KO_STREAMING, ko_writer_limit(KO_STREAMING, 0.2));
+	ko_writer_set(&w, KO_STREAMING, limit);
 	CHECK(write_some(&w, &now, streaming, slow, &seed, 4 * SECOND) > 0.97);
 	write_some(&w, &now, streaming, fast, &seed, 4 * SECOND);
 	CHECK(write_some(&w, &now, streaming, fast, &seed, SECOND) == 0);

@@ -79,6 +79,7 @@ void ko_writer_start(struct ko_writer *w, size_t bytes)
 	int64_t now = ko_now_ns();
 
 	ko_writer_judge(w, now);
+	w->seen = 0;
 	w->bytes = bytes;
 	w->began_ns = now;
 }

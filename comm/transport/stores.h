@@ -23,7 +23,7 @@ struct ko_writer {
 	double best;
 	double last;                /* what was timed last, and not judged yet; 0: nothing */
 	int slow;                   /* writes in a row that were timed and slow */
-	unsigned seen;              /* long writes */
+	size_t seen;                /* bytes of long writes since one was timed */
 	int64_t pause_ns, until_ns; /* of streaming stores, before the next trial */
 	int64_t began_ns;           /* a write is being timed; 0: none */
 	size_t bytes;               /* it has so many */
@@ -46,9 +46,12 @@ void ko_writer_stop(struct ko_writer *w);
  * w->stores may change here. */
 static inline void ko_writer_begin(struct ko_writer *w, size_t bytes)
 {
-	enum { LONG = 16 << 10, EACH = 8 };
+	enum { LONG = 16 << 10, EACH = 512 << 10 };
 
-	if (bytes >= LONG && w->limit > 0 && (w->trial > 0 || w->seen++ % EACH == 0))
+	if (bytes < LONG || w->limit <= 0)
+		return;
+	w->seen += bytes;
+	if (w->trial > 0 || w->seen >= EACH)
 		ko_writer_start(w, bytes);
 }
 

@@ -18,7 +18,7 @@
 
 enum { DRAWN = 64, LEAST_BITS = 10, MOST_BITS = 27, ROUNDS = 15 };
 enum { LEAST_TIMES = 5, MOST_TIMES = 200, TIMED_BYTES = 5 << 18 /* of a size in a round */ };
-enum { WARM_BYTES = 2 << 20, LEAST_WARM = 2 }; /* and before */
+enum { WARM_BYTES = 4 << 20, LEAST_WARM = 2 }; /* and before: two ranks' rooms */
 enum { POWERS = MOST_BITS - LEAST_BITS + 1, SIZES = DRAWN + POWERS };
 
 static const double limit = 1.3;

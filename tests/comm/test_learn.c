@@ -162,7 +162,33 @@ static void stores_follow_what_writes_take(void **state)
 	CHECK(w.stores == KO_ORDINARY && w.last == 0);
 }
 
+/* Returns how many of n writes of so many bytes are timed, if ordinary stores are not on trial. */
+static int timed(size_t bytes, int n)
+{
+	struct ko_writer w;
+	int count = 0;
+
+	ko_writer_set(&w, KO_ORDINARY, 1000); /* nothing is slow */
+	w.trial = 0;
+	for (int k = 0; k < n; k++) {
+		ko_writer_begin(&w, bytes);
+		count += w.began_ns > 0;
+		ko_writer_end(&w);
+	}
+	return count;
+}
+
+static void the_longer_writes_are_the_more_of_them_are_timed(void **state)
+{
+	(void)state;
+	CHECK(timed(15 << 10, 1000) == 0);
+	CHECK(timed(16 << 10, 320) == 10);
+	CHECK(timed(256 << 10, 20) == 10);
+	CHECK(timed(1 << 20, 10) == 10);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(the_longer_writes_are_the_more_of_them_are_timed),
 	cmocka_unit_test(stores_follow_what_writes_take),
 	cmocka_unit_test(noise_is_not_taken_for_a_truth),
 	cmocka_unit_test(trying_again_costs_little),

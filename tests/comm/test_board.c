@@ -80,6 +80,17 @@ static void one_operation(struct ko_board *b, struct written *w, uint64_t seq, u
 	}
 }
 
+static struct ko_board *new_board(int nranks, char **memory)
+{
+	enum { ALIGN = _Alignof(struct ko_cell) };
+	struct ko_board *b = malloc(sizeof(*b));
+
+	*memory = aligned_alloc(ALIGN, (ko_board_len(nranks) + ALIGN - 1) / ALIGN * ALIGN);
+	CHECK(b && *memory);
+	*b = ko_board_view(*memory, nranks);
+	return b;
+}
+
 static void nothing_is_overwritten_that_may_be_read(void **state)
 {
 	static const int ranks[] = { 2, 3, 8, 100, 1000 };
@@ -87,11 +98,10 @@ static void nothing_is_overwritten_that_may_be_read(void **state)
 
 	(void)state;
 	for (size_t n = 0; n < ARRAY_LEN(ranks); n++) {
-		char *memory = aligned_alloc(LINE * 2, ko_board_len(ranks[n]) + LINE);
-		struct ko_board *b = malloc(sizeof(*b));
 		struct written *w = calloc(1, sizeof(*w));
+		char *memory;
+		struct ko_board *b = new_board(ranks[n], &memory);
 
-		*b = ko_board_view(memory, ranks[n]);
 		for (uint64_t seq = 1; seq < TURNS; seq++) {
 			if (t_random(&seed) % 500 == 0)
 				ko_board_set_way(
@@ -108,11 +118,10 @@ static void nothing_is_overwritten_that_may_be_read(void **state)
 /* Else each turn would wait for one that is hardly over. The first rooms are cells' too. */
 static void turns_of_one_length_take_all_rooms_before_one_again(void **state)
 {
-	char *memory = aligned_alloc(LINE * 2, ko_board_len(2));
-	struct ko_board *b = malloc(sizeof(*b));
+	char *memory;
+	struct ko_board *b = new_board(2, &memory);
 
 	(void)state;
-	*b = ko_board_view(memory, 2);
 	for (size_t rooms = 2; rooms <= b->span / 2; rooms++) {
 		uint64_t places = b->span / rooms;
 

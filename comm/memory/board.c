@@ -103,9 +103,15 @@ static size_t place(const struct ko_board *board, size_t rooms)
 	return (end ? end : board->span / rooms * rooms) - rooms;
 }
 
+/* Up to a page a payload has one of its own, if there are enough: a walk through all rooms for the
+ * first time is slow, and shall soon be over (why: D206 in comm/DECISIONS.md). */
 static size_t rooms_for(const struct ko_board *board, size_t bytes)
 {
-	return (bytes + board->room_len - 1) / board->room_len;
+	enum { PAGE = 4 }; /* rooms */
+	size_t least = ko_min_size(board->span / KO_BOARD_CELLS, PAGE);
+	size_t rooms = (bytes + board->room_len - 1) / board->room_len;
+
+	return rooms < least ? least : rooms;
 }
 
 void ko_board_take_rooms(struct ko_board *board, size_t bytes)

@@ -314,8 +314,8 @@ static int exchange_slots(struct ko_run *run, enum ko_stores stores, char *buffe
 /* Measures both kinds of stores and chooses one for the link to next: streaming if filling a slot
  * and copying it there takes clearly less time with it (why: D195 in comm/DECISIONS.md). Between
  * hosts ordinary ones. If ranks have rosters of their own, what this one has measured stands for
- * next. What ordinary ones may take later depends on streaming ones, which take the same in each
- * mood of the machine (D208). */
+ * next. What ordinary ones may take later depends on streaming ones, which differ less between
+ * moods of the machine (D208). */
 static int choose_stores(struct ko_run *run, char *buffer, size_t len, int repeats)
 {
 	struct kolo_comm *c = run->comm;

@@ -7,9 +7,10 @@
  * first-level cache has dropped before it is used again moves faster between cores.
  *
  * A payload that does not fit into the cell itself lies in rooms behind the cells. If one room is
- * enough, it is that with the cell's number. Long ones take as many rooms as they need, and walk
- * through all of the span. How wide that is depends on what the caches do (enum ko_board_way). All
- * ranks know the length of the longest payload in a turn, so they agree where everyone's lies. */
+ * enough, it is that with the cell's number. Long ones take as many rooms as they need, or a
+ * page, and walk through all of the span. How wide that is depends on what the caches do (enum
+ * ko_board_way). All ranks know the length of the longest payload in a turn, so they agree where
+ * everyone's lies. */
 #ifndef COMM_MEMORY_BOARD_H
 #define COMM_MEMORY_BOARD_H
 
@@ -59,8 +60,8 @@ struct ko_board {
 	/* seq of the last operation that wrote a cell, or its room alone */
 	uint64_t wrote[KO_BOARD_CELLS];
 	/* seq of the last operation whose long payload had a room. Payloads walk downwards, so that
-	 * no room has a larger one than a lower room; one that is passed by gets that of the next
-	 * higher one */
+	 * no room has a larger one than a lower room. A room that is passed by gets that of the
+	 * room above. */
 	uint64_t had[KO_BOARD_ROOMS];
 };
 

@@ -115,7 +115,8 @@ static void nothing_is_overwritten_that_may_be_read(void **state)
 	}
 }
 
-/* Else each turn would wait for one that is hardly over. The first rooms are cells' too. */
+/* Else each turn would wait for one that is hardly over. Fewer rooms than a page has are not taken;
+ * the first ones are cells' too. */
 static void turns_of_one_length_take_all_rooms_before_one_again(void **state)
 {
 	char *memory;

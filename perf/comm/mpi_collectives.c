@@ -4,16 +4,19 @@
  * complex_product and own_max are all-reduces of DOUBLE_INT, of complex double, and of double with
  * an operation of this program. One JSON object per line, ringbench's fields.
  *
- * usage: mpi_collectives [--plain] COLLECTIVE MIN MAX FACTOR [WINDOW]   (bytes of the whole vector,
- * or of a message; --plain: in memory from malloc, else from MPI_Alloc_mem) */
+ * usage: mpi_collectives [--plain] [--common-start] COLLECTIVE MIN MAX FACTOR [WINDOW]   (bytes of
+ * the whole vector, or of a message; --plain: in memory from malloc, else from MPI_Alloc_mem;
+ * --common-start: as ringbench has it) */
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MAX_ITERATIONS = 100000, WARMUPS = 16, ROUND_TRIPS = 10, MAX_WINDOW = 1000 };
 
-static int rank, nranks, window;
+static int rank, nranks, window, common_start;
 static double *times;
 
 static int ascending(const void *a, const void *b)
@@ -166,17 +169,34 @@ static void call(enum collective coll, const float *src, float *dst, int n, int 
 	}
 }
 
+/* By the host's clock: MPI_Wtime may begin at another time on each rank. */
+static double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* As in ringbench. */
+static double wait_for_tick(void)
+{
+	enum { TICK_US = 4 };
+	double tick = (double)((uint64_t)now_us() / TICK_US + 1) * TICK_US;
+
+	while (now_us() < tick)
+		;
+	return tick;
+}
+
 static double time_once(enum collective coll, const float *src, float *dst, int n, int in_place)
 {
 	double begin;
 
 	MPI_Barrier(MPI_COMM_WORLD);
-	begin = MPI_Wtime();
+	begin = common_start ? wait_for_tick() : now_us();
 	call(coll, src, dst, n, in_place);
-	return (MPI_Wtime() - begin) * 1e6 /
-	       (coll != SEND_RECV ? 1
-		: window          ? window
-				  : 2 * ROUND_TRIPS);
+	return (now_us() - begin) / (coll != SEND_RECV ? 1 : window ? window : 2 * ROUND_TRIPS);
 }
 
 /* Iterations for about 0.1 s, as ringbench chooses them. */
@@ -225,11 +245,17 @@ static void release(int plain, float *p)
 		MPI_Free_mem(p);
 }
 
+static int is_option(int argc, char **argv, int at, const char *option)
+{
+	return argc > at && strcmp(argv[at], option) == 0;
+}
+
 int main(int argc, char **argv)
 {
-	int plain = argc > 1 && strcmp(argv[1], "--plain") == 0;
-	char **word = argv + plain;
-	int nwords = argc - plain;
+	int plain = is_option(argc, argv, 1, "--plain");
+	int together = is_option(argc, argv, 1 + plain, "--common-start");
+	char **word = argv + plain + together;
+	int nwords = argc - plain - together;
 	size_t min = nwords > 4 ? strtoull(word[2], NULL, 10) : 8,
 	       max = nwords > 4 ? strtoull(word[3], NULL, 10) : 8;
 	size_t factor = nwords > 4 ? strtoull(word[4], NULL, 10) : 2;
@@ -245,6 +271,7 @@ int main(int argc, char **argv)
 		coll++;
 	times = malloc(MAX_ITERATIONS * sizeof(*times));
 	window = (int)wanted;
+	common_start = together;
 	if (!times || factor < 2 || coll == NCOLLECTIVES || wanted > MAX_WINDOW)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	src = memory(plain, max);

@@ -1,7 +1,7 @@
 """Kolo's collectives beside those of the MPI libraries that are installed: interleaved rounds, ratios, medians.
 
 usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--window K] [--network]
-                       [--threads] [--peers NAME,...] [--out FILE] [--plot FILE.svg] [COLLECTIVE ...]
+                       [--threads] [--common-start] [--peers NAME,...] [--out FILE] [--plot FILE.svg] [COLLECTIVE ...]
 
 COLLECTIVE is one of ringbench's but barrier; without one, all of them. --peers takes some of the libraries only, as with more
 ranks than cores, where MPICH gives no core away: openmpi5,intel2021. `make perf PEERS=pypi` brings the newest Open MPI, MPICH and
@@ -14,6 +14,8 @@ where it does not matter through how much memory 64 KiB go, "far" where 2 MiB ar
 the caches are. A collective whose round began in one mood and ended in another is measured again, at most twice. The table is
 over all rounds; below it stands what each mood shows that had a collective for at least 6 rounds.
 Whoever ends it by a signal (INT or TERM) gets the table of the rounds that were complete.
+With --common-start all ranks begin an operation at the same time by the host's clock, and its time counts from there. Without, a
+rank's time counts from when it leaves its own library's barrier, which may let root go first.
 With --threads Kolo's ranks are threads of one process. The others' are processes all the same.
 With --network the others' buffers are from MPI_Alloc_mem, and all goes over TCP through the loopback interface: Kolo's own links (tcp) and libfabric's (ofi), Open MPI, and
 PyPI's MPICH through libfabric. They are told to use nothing else. What a plain exchange of as many bytes takes both ways at
@@ -104,11 +106,13 @@ def one_round(a, others, coll):
     sizes = [str(a.min), str(a.max), str(a.factor)]
     window = [str(a.window)] if a.window else []
     flight = ["--in-flight", *window] if coll == "send_recv" and window else []
+    start = ["--common-start"] if a.common_start else []
     found = {who: rows([f"{B}/ringbench", "-n", str(a.ranks), coll, "-b", sizes[0], "-e", sizes[1], "-f", sizes[2], "-c", "0",
-                        *options, "--json", "-", *flight]) for who, options in a.kolo.items()}
+                        *options, "--json", "-", *flight, *start]) for who, options in a.kolo.items()}
     for name, peer in others.items():
         for memory in a.memories:
-            command = [*peer.command(a.ranks, a.network), f"{B}/perf/mpi_collectives.{name}", *OTHERS_MEMORY[memory], coll, *sizes, *window]
+            command = [*peer.command(a.ranks, a.network), f"{B}/perf/mpi_collectives.{name}", *OTHERS_MEMORY[memory], *start, coll,
+                       *sizes, *window]
             found[name, memory] = rows(command, peer.environment(a.ranks))
     return found
 
@@ -190,6 +194,8 @@ def report(out, a, others, times, moods, limits):
 def report_head(out, a, others, moods, limits):
     kind = ", Kolo's threads of one process" if a.threads else ""
     print(f"# f32, sum, root 0, {a.ranks} ranks{kind}, {a.rounds} interleaved rounds; {machine()}", file=out)
+    if a.common_start:
+        print("# time from when all ranks begin, by the host's clock", file=out)
     print("# beside " + ", ".join(f"{name}: {peer.version}" for name, peer in others.items()), file=out)
     print("# rounds of a collective: " + ", ".join(f"{moods.count(m)} {m}" for m in sorted(set(moods))), file=out)
     for size in limits[0]:
@@ -262,6 +268,7 @@ def main():
     parse.add_argument("--window", type=int, default=0)
     parse.add_argument("--network", action="store_true")
     parse.add_argument("--threads", action="store_true")
+    parse.add_argument("--common-start", action="store_true")
     parse.add_argument("--peers")
     parse.add_argument("--out")
     parse.add_argument("--plot")
@@ -269,6 +276,8 @@ def main():
     a = parse.parse_args()
     if a.ranks < 2 or a.factor < 2 or set(a.collectives) - set(COLLECTIVES):
         parse.error(f"at least 2 ranks, a factor of at least 2, and collectives of: {' '.join(COLLECTIVES)}")
+    if a.common_start and a.ranks > os.cpu_count():
+        parse.error(f"--common-start: each of the {a.ranks} ranks needs a processor; there are {os.cpu_count()}")
     a.min = max(a.min, 4 * a.ranks)  # each rank's part of the vector holds an element
     largest = a.min
     while largest * a.factor <= a.max:

@@ -27,7 +27,7 @@ FIELDS = {
     "collective": str, "type": str, "op": str, "root": int, "ranks": int, "transport": str, "algorithm": str,
     "ran": str, "memory": str, "in_flight": int, "in_place": bool, "bytes": int, "count": int, "iterations": int, "time_us": float,
     "time_us_min": float, "time_us_p99": float, "algbw_GBs": float, "busbw_GBs": float, "wrong": int,
-    "sent_bytes": list, "model_bytes": list, "traffic_ok": bool, "with_barrier": bool, "order": str,
+    "sent_bytes": list, "model_bytes": list, "traffic_ok": bool, "with_barrier": bool, "order": str, "common_start": bool,
 }
 
 
@@ -189,6 +189,18 @@ def ringbench_times_the_barrier_too():
     for args in (["send_recv"], ["--queue"], ["--plot", "x.svg"]):
         done = run(RINGBENCH, "-n", "2", "--with-barrier", *args)
         assert done.returncode == 2 and f"--with-barrier {args[0]}" in done.stderr, (args, done)
+
+
+@test
+def ringbench_begins_on_all_ranks_at_once():
+    cores = len(os.sched_getaffinity(0))
+    rows = bench("-n", str(min(2, cores)), "all", "send_recv", "-b", "8", "-e", "8", "-i", "300", "--common-start")
+    assert rows and all(r["common_start"] and r["wrong"] == 0 and r["traffic_ok"] for r in rows), rows
+    # No rank begins before the time from which it counts.
+    assert all(0 < r["time_us_min"] <= r["time_us"] for r in rows), rows
+    for args, word in ((["--with-barrier"], "--with-barrier"), (["-n", str(os.cpu_count() + 1)], "with a processor each")):
+        done = run(RINGBENCH, "-n", "2", "--common-start", *args, "-i", "3")
+        assert done.returncode == 2 and "--common-start" in done.stderr and word in done.stderr, (args, done)
 
 
 @test

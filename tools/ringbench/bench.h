@@ -29,6 +29,7 @@ struct options {
 	int in_flight;           /* operations in a queue at a time; 0: no queue */
 	bool check, in_place, out_of_place, verbose, threads;
 	bool with_barrier;   /* the time of an operation includes the barrier before it */
+	bool common_start;   /* it counts from a time that all ranks wait for */
 	enum memory memory;  /* of the buffers */
 	const char *devices; /* GPUs that ranks go round; NULL: all */
 	const char *transport, *algorithm, *order, *json, *csv, *plot;

@@ -275,6 +275,13 @@ static int run_all(struct bench *b, struct verdict *verdict)
 	return rc;
 }
 
+/* Can all ranks wait for the same time at once? */
+static bool have_clock_and_processors(const struct bench *b)
+{
+	return kolo_comm_local_ranks(b->comm) == b->nranks &&
+	       b->nranks <= sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 /* Do the options go with the job? All ranks find the same; one says it. */
 static int check_fit(const struct bench *b)
 {
@@ -291,6 +298,14 @@ static int check_fit(const struct bench *b)
 		if (b->rank == 0)
 			fprintf(stderr, "ringbench: -r %d: must be below the number of ranks, %d\n",
 				o->root, b->nranks);
+		return EXIT_USAGE;
+	}
+	if (o->common_start && !have_clock_and_processors(b)) {
+		if (b->rank == 0)
+			fprintf(stderr,
+				"ringbench: --common-start: all %d ranks must be on one host, with a processor each; %d are on rank 0's, which has %ld: leave it out\n",
+				b->nranks, kolo_comm_local_ranks(b->comm),
+				sysconf(_SC_NPROCESSORS_ONLN));
 		return EXIT_USAGE;
 	}
 	return 0;

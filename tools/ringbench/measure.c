@@ -172,12 +172,26 @@ static int time_stream(const struct bench *b, const struct job *j, bool in_place
 	return rc < 0 ? rc : kolo_queue_wait(b->queue);
 }
 
+/* Waits for the next whole number of TICK_US on the host's clock, and returns it. Ranks that come
+ * from a barrier find the same one, unless it lies between their times. */
+static double wait_for_tick(void)
+{
+	enum { TICK_US = 4 };
+	double tick = (double)((uint64_t)tool_now_us() / TICK_US + 1) * TICK_US;
+
+	while (tool_now_us() < tick)
+		;
+	return tick;
+}
+
 /* Microseconds of one operation. */
 static int time_once(struct bench *b, const struct job *j, bool in_place, double *us)
 {
 	double before = tool_now_us();
 	int rc = kolo_barrier(b->comm, NULL);
-	double begin = b->options->with_barrier ? before : tool_now_us();
+	double begin = b->options->with_barrier   ? before
+		       : b->options->common_start ? wait_for_tick()
+						  : tool_now_us();
 
 	if (rc == 0 && b->gpu)
 		return time_stream(b, j, in_place, us);

@@ -65,6 +65,9 @@ static const char help[] =
 	"  --with-barrier    Time the barrier before each operation too. A rank that leaves the barrier early\n"
 	"                    waits longer in the operation, so a faster barrier alone makes the operation\n"
 	"                    look slower. The time of both does not have this error.\n"
+	"  --common-start    Begin each operation at the same time on all ranks, and count from there. After\n"
+	"                    the barrier they wait for the next whole number of 4 us on the host's clock.\n"
+	"                    For ranks of one host, each with a processor.\n"
 	"\n"
 	"Output:\n"
 	"  -v                Also print how links are written and which algorithm runs at which size.\n"
@@ -94,8 +97,8 @@ static const char help[] =
 	"  gather, scatter   What root has.\n"
 	"  send_recv         One message.\n"
 	"\n"
-	"Before each timed operation there is a barrier, which is not timed (but see --with-barrier). The\n"
-	"slowest rank counts, and the table shows the median.\n"
+	"Before each timed operation there is a barrier, which is not timed (but see --with-barrier and\n"
+	"--common-start). The slowest rank counts, and the table shows the median.\n"
 	"\n"
 	"Bandwidths:\n"
 	"  algbw             size / time\n"
@@ -225,6 +228,7 @@ enum {
 	QUEUE,
 	IN_FLIGHT,
 	WITH_BARRIER,
+	COMMON_START,
 	JSON,
 	CSV,
 	PLOT,
@@ -271,6 +275,7 @@ static void take_option(struct options *o, int c)
 	case QUEUE: o->in_flight = o->in_flight ? o->in_flight : 1; break;
 	case IN_FLIGHT: o->in_flight = (int)number("--in-flight", optarg, 1, MAX_IN_FLIGHT); break;
 	case WITH_BARRIER: o->with_barrier = true; break;
+	case COMMON_START: o->common_start = true; break;
 	case JSON: o->json = optarg; break;
 	case CSV: o->csv = optarg; break;
 	case PLOT: o->plot = optarg; break;
@@ -354,6 +359,12 @@ static void check_memory(struct options *o)
 /* One barrier comes before several operations of a queue, and before two messages. */
 static void check_barrier(const struct options *o)
 {
+	if (o->common_start && is_on_gpu(o))
+		mistake("--common-start", "--memory",
+			"a GPU begins later than the call: leave one of them out");
+	if (o->common_start && o->with_barrier)
+		mistake("--common-start", "--with-barrier",
+			"the time begins after the barrier or before it: leave one of them out");
 	if (!o->with_barrier)
 		return;
 	if (o->in_flight)
@@ -398,6 +409,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		{ "queue", no_argument, NULL, QUEUE },
 		{ "in-flight", required_argument, NULL, IN_FLIGHT },
 		{ "with-barrier", no_argument, NULL, WITH_BARRIER },
+		{ "common-start", no_argument, NULL, COMMON_START },
 		{ "json", required_argument, NULL, JSON },
 		{ "csv", required_argument, NULL, CSV },
 		{ "plot", required_argument, NULL, PLOT },

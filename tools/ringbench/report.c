@@ -21,7 +21,7 @@ void report_header(const struct bench *b)
 	if (b->csv)
 		fprintf(b->csv,
 			"collective,type,op,root,ranks,transport,algorithm,ran,memory,in_flight,in_place,bytes,count,iterations,time_us,"
-			"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok,with_barrier,order\n");
+			"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok,with_barrier,order,common_start\n");
 	if (!b->table)
 		return;
 	gethostname(host, sizeof(host) - 1);
@@ -44,6 +44,8 @@ void report_header(const struct bench *b)
 		fprintf(b->table, "# %d in a queue at a time\n", b->options->in_flight);
 	if (b->options->with_barrier)
 		fprintf(b->table, "# time is that of a barrier and the operation after it\n");
+	if (b->options->common_start)
+		fprintf(b->table, "# time counts from when all ranks begin, by the host's clock\n");
 }
 
 /* A power of two as "32 KiB", else bytes. */
@@ -201,9 +203,10 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 	write_list(b->json, r->sent, b->nranks, ',');
 	fprintf(b->json, "], \"model_bytes\": [");
 	write_list(b->json, r->model, b->nranks, ',');
-	fprintf(b->json, "], \"traffic_ok\": %s, \"with_barrier\": %s, \"order\": \"%s\"}\n",
+	fprintf(b->json, "], \"traffic_ok\": %s, \"with_barrier\": %s, \"order\": \"%s\", ",
 		r->traffic_ok ? "true" : "false", b->options->with_barrier ? "true" : "false",
 		kolo_comm_order(b->comm));
+	fprintf(b->json, "\"common_start\": %s}\n", b->options->common_start ? "true" : "false");
 	fflush(b->json);
 }
 
@@ -221,8 +224,8 @@ static void report_csv(const struct bench *b, const struct job *j, bool in_place
 	write_list(b->csv, r->sent, b->nranks, ';');
 	fprintf(b->csv, ",");
 	write_list(b->csv, r->model, b->nranks, ';');
-	fprintf(b->csv, ",%d,%d,%s\n", r->traffic_ok, b->options->with_barrier,
-		kolo_comm_order(b->comm));
+	fprintf(b->csv, ",%d,%d,%s,%d\n", r->traffic_ok, b->options->with_barrier,
+		kolo_comm_order(b->comm), b->options->common_start);
 	fflush(b->csv);
 }
 

@@ -71,6 +71,36 @@ static const struct ko_kernels *best_kernels(void)
 	return lists[n - 1][n - 1];
 }
 
+/* Those without vectors of 64 bytes, which make nothing faster that computes little, and are slow
+ * at first on a core that has used none for a while (why: D210 in comm/DECISIONS.md). */
+static const struct ko_kernels *light_kernels(void)
+{
+	int n = number_of_kernels();
+
+	return lists[n - 1][n > 1];
+}
+
+/* Does combining take longer than a copy, with vectors of 32 bytes? */
+static bool computes_much(enum kolo_type type, enum ko_combine how)
+{
+	switch (type) {
+	case KOLO_BF16:
+	case KOLO_F8E4M3:
+	case KOLO_F8E5M2: return true;
+	case KOLO_F16:
+	case KOLO_F32:
+	case KOLO_F64: return how == KO_MIN || how == KO_MAX;
+	case KOLO_C64:
+	case KOLO_C128: return how == KO_PROD;
+	default: return false;
+	}
+}
+
+static const struct ko_kernels *kernels_for(enum kolo_type type, enum ko_combine how)
+{
+	return computes_much(type, how) ? best_kernels() : light_kernels();
+}
+
 static const enum ko_combine of_op[KO_NOPS] = {
 	[KOLO_SUM] = KO_SUM,       [KOLO_PROD] = KO_PROD, [KOLO_MIN] = KO_MIN,
 	[KOLO_MAX] = KO_MAX,       [KOLO_AVG] = KO_SUM,   [KOLO_BAND] = KO_BAND,
@@ -92,10 +122,10 @@ bool ko_type_has_premul(enum kolo_type type)
 
 struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nranks)
 {
-	const struct ko_kernels *k = best_kernels();
-	struct ko_reducer r = { .first = k->copy[type],
+	const struct ko_kernels *k = kernels_for(type, of_op[op]);
+	struct ko_reducer r = { .first = ko_copy(type),
 				.combine = k->combine[type][of_op[op]],
-				.finish = k->copy[type],
+				.finish = ko_copy(type),
 				.how = of_op[op] };
 
 	if (ko_is_logical(r.how)) {
@@ -142,11 +172,11 @@ static union ko_scalar read_scalar(enum kolo_type type, const void *scalar)
 
 struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar)
 {
-	const struct ko_kernels *k = best_kernels();
+	const struct ko_kernels *k = kernels_for(type, KO_SUM_SCALED);
 
 	return (struct ko_reducer){ .first = k->scale[type],
 				    .combine = k->combine[type][KO_SUM_SCALED],
-				    .finish = k->copy[type],
+				    .finish = ko_copy(type),
 				    .s = read_scalar(type, scalar),
 				    .how = KO_SUM_SCALED,
 				    .scales = true };
@@ -178,19 +208,19 @@ struct ko_reducer ko_reducer_of_sums(struct ko_reducer r, enum kolo_type type)
 {
 	if (r.how == KO_SUM_SCALED) {
 		r.how = KO_SUM;
-		r.combine = best_kernels()->combine[type][KO_SUM];
+		r.combine = kernels_for(type, KO_SUM)->combine[type][KO_SUM];
 	}
 	return r;
 }
 
 ko_fill_fn *ko_copy(enum kolo_type type)
 {
-	return best_kernels()->copy[type];
+	return light_kernels()->copy[type];
 }
 
 void ko_copy_by_loop(void *out, const void *src, size_t len)
 {
-	best_kernels()->copy_by_loop(out, src, len);
+	light_kernels()->copy_by_loop(out, src, len);
 }
 
 /* ---- Streaming ------------------------------------------------------------------------------- */

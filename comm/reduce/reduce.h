@@ -94,7 +94,8 @@ const struct ko_kernels *const *ko_kernels_list(void);
 struct ko_reducer {
 	ko_fill_fn *first;
 	ko_combine_fn *combine;
-	/* a plain copy, which does nothing in place, if nothing is left to do */
+	/* a plain copy, which does nothing in place, if nothing is left to do. A plain copy is that
+	 * of ko_copy, here and in `first` */
 	ko_fill_fn *finish;
 	union ko_scalar s;
 	/* The same for code that has its own loops, as GPUs do. `scales`: `first` is more than a

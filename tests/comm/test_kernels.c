@@ -384,7 +384,25 @@ static void streamed_results_equal_ordinary_ones(void **state)
 	}
 }
 
+/* Others find out so that there is nothing to do but to copy. */
+static void plain_copies_are_one_function(void **state)
+{
+	(void)state;
+	for (int type = 0; type < KO_NTYPES; type++) {
+		for (int op = 0; op < KO_NOPS; op++) {
+			struct ko_reducer r;
+
+			if (!ko_type_has_op((enum kolo_type)type, (enum kolo_op)op))
+				continue;
+			r = ko_reducer_make((enum kolo_type)type, (enum kolo_op)op, 3);
+			CHECK((r.first == ko_copy((enum kolo_type)type)) == !r.scales);
+			CHECK((r.finish == ko_copy((enum kolo_type)type)) == !r.divides);
+		}
+	}
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(plain_copies_are_one_function),
 	cmocka_unit_test(copies_take_all_and_no_more),
 	cmocka_unit_test(streamed_results_equal_ordinary_ones),
 	cmocka_unit_test(every_loop_equals_its_definition),

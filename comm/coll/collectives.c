@@ -118,7 +118,7 @@ static size_t cell_bytes(const struct ko_call *call, size_t size)
 	if (call->coll == KO_REDUCE_SCATTER || call->coll == KO_ALL_GATHER)
 		whole = mine * (size_t)c->nranks;
 	if (whole >= c->agreed.algorithms.any[KO_BOARD][call->coll].end ||
-	    (ko_coll_has_root((int)call->coll) && mine > KO_EXPECT_ONE_WAY))
+	    (ko_coll_has_root((int)call->coll) && !ko_expects_one_way(mine)))
 		return 0;
 	return call->coll == KO_REDUCE_SCATTER ? whole : mine;
 }
@@ -131,7 +131,7 @@ static size_t parts_bytes(const struct ko_call *call, size_t size)
 	size_t bytes = call->coll == KO_GATHER ? part : others * part;
 	bool fits = part * (size_t)c->nranks < ko_parts_end(&c->agreed.algorithms, call->coll);
 
-	return bytes > KO_EXPECT_ONE_WAY || !fits ? 0 : bytes;
+	return !ko_expects_one_way(bytes) || !fits ? 0 : bytes;
 }
 
 /* Does this rank write its cell, in an operation over the board? */

@@ -23,7 +23,7 @@ static bool send_eager(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	line = ko_lane_acquire(end, !small);
 	if (!line)
 		return false;
-	if (!small && bytes <= KO_EXPECT_ONE_WAY)
+	if (!small && ko_expects_one_way(bytes))
 		ko_expect_to_write(ko_lane_slot(end), bytes);
 	if (bytes)
 		ko_copy_bytes(small ? line->small : ko_lane_slot(end), call->src, bytes);

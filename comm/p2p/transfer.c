@@ -61,7 +61,7 @@ static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
 		return rc;
 	/* Prefetches the slot, and not the line: the receiver may be reading that. */
 	if (end->lane && t->sends && !end->first && t->bytes > KO_LANE_SMALL &&
-	    t->bytes <= KO_EXPECT_ONE_WAY)
+	    ko_expects_one_way(t->bytes))
 		ko_expect_to_write(ko_lane_slot(end), t->bytes);
 	if (end->first) {
 		end->last->next = t;

@@ -223,6 +223,17 @@ void ko_copy_by_loop(void *out, const void *src, size_t len)
 	light_kernels()->copy_by_loop(out, src, len);
 }
 
+bool ko_expects_one_way(size_t bytes)
+{
+	enum { MOST = 2 << 10, INTELS_MOST = 4 << 10 };
+
+#ifdef KO_HAVE_X86_KERNELS
+	if (__builtin_cpu_is("intel"))
+		return bytes <= INTELS_MOST;
+#endif
+	return bytes <= MOST;
+}
+
 /* ---- Streaming ------------------------------------------------------------------------------- */
 
 static size_t min_size(size_t a, size_t b)

@@ -162,9 +162,9 @@ enum { KO_STREAM_STEP = 2048 };
 /* Streams `len` bytes with the best kernels: see ko_stream_fn. */
 void ko_stream_copy(void *out, const void *src, size_t len);
 
-/* Bytes of a payload up to which ko_expect_to_write is worth while if nothing comes back from the
- * rank that reads them (why: D22 in comm/DECISIONS.md). */
-enum { KO_EXPECT_ONE_WAY = 2 << 10 };
+/* Is ko_expect_to_write worth while for a payload of so many bytes, if nothing comes back from the
+ * rank that reads it (why: D22, D211 in comm/DECISIONS.md)? */
+bool ko_expects_one_way(size_t bytes);
 
 /* Bytes that ko_expect_to_write fetches at most: further lines come as fast by themselves. */
 enum { KO_EXPECT_MOST = 4 << 10 };

@@ -449,13 +449,13 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 
 	switch (coll) {
 	case KO_ALL_REDUCE:
-		turns = windows ? 2 : 6;
+		turns = windows ? 2 : 11;
 		crossings = 2 * (n - 1) / n;
 		calls = 2 * (n - 1);
 		break;
 	case KO_REDUCE_SCATTER:
 	case KO_ALL_GATHER:
-		turns = windows ? 2 : 4;
+		turns = windows ? 2 : coll == KO_ALL_GATHER ? 5 : 4;
 		crossings = (n - 1) / n;
 		break;
 	case KO_BROADCAST:

@@ -26,12 +26,13 @@ enum {
 	NEAR_MESSAGE = 16 << 10,  /* bytes */
 	SHARED_MESSAGE = 2 << 10, /* where ranks share processors */
 	LONG_PAYLOAD = 64 << 10,
+	FEWER_BYTES = 8 << 10, /* of a payload that could be read where it lies instead */
 	SHARED_PAYLOAD = 8 << 10,
 	SHARING_RANKS = 8,      /* more of them don't measure long payloads */
 	FAR_MESSAGE = 64 << 10, /* between hosts, where fewer can't be told from none */
 	REPEATS = 3,            /* the best counts: the first one warms up */
 	FAR_REPEATS = 8,        /* between hosts, where more disturbs */
-	READS = 4,              /* the best counts */
+	READS = 8,              /* the best counts */
 	LAPS = 16,              /* steps round the ring, or turns, in a repeat */
 	LONE_LAPS = 2,          /* the same of a message that goes all the way */
 	MANY_RANKS = 64, /* more have a quarter of the laps, REPEATS, and measure stores once */
@@ -387,9 +388,18 @@ static int measure_way(struct ko_run *run, enum ko_board_way way, char *buffer, 
 
 	ko_board_set_way(run->comm->board, run->comm->nranks, way, 0);
 	*ns = 0;
-	for (int k = 0; rc == 0 && k < 2 * REPEATS; k++)
+	for (int k = 0; rc == 0 && k < 3 * REPEATS; k++)
 		rc = measure_once(run, take_long_turn, TURNS, buffer, bytes, ns);
 	return rc;
+}
+
+/* Bytes that are written and read per ns, if a turn takes so long in which each rank gives `bytes`.
+ */
+static double rate_of(const struct kolo_comm *c, const struct ko_costs *costs, size_t bytes,
+		      double ns)
+{
+	ns -= ns > 2 * costs->turn_ns ? costs->turn_ns : ns / 2;
+	return c->nranks * (double)bytes / ns;
 }
 
 /* Finds the best way for long payloads on the board, and what their bytes cost. To measure wide
@@ -402,7 +412,8 @@ static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko
 	struct kolo_comm *c = run->comm;
 	bool shares = c->share > 1;
 	size_t bytes = ko_min_size(len, shares ? SHARED_PAYLOAD : LONG_PAYLOAD);
-	double narrow, streamed = 0, ns;
+	size_t fewer = ko_min_size(bytes, FEWER_BYTES);
+	double narrow, streamed = 0, narrows_fewer = 0, ns;
 	int rc;
 
 	bytes = ko_min_size(bytes, ko_board_room(c->board));
@@ -410,6 +421,8 @@ static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko
 	if (c->nranks > (shares ? SHARING_RANKS : MANY_RANKS))
 		return 0;
 	rc = measure_way(run, KO_BOARD_NARROW, buffer, bytes, &narrow);
+	if (rc == 0)
+		rc = measure_way(run, KO_BOARD_NARROW, buffer, fewer, &narrows_fewer);
 	if (rc == 0)
 		rc = measure_way(run, KO_BOARD_STREAMED, buffer, bytes, &streamed);
 	if (rc < 0)
@@ -422,10 +435,10 @@ static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko
 		return 0;
 	} else if (CLEARLY * narrow < streamed) {
 		costs->board_way = KO_BOARD_NARROW;
+		costs->board_few_bytes_per_ns = rate_of(c, costs, fewer, narrows_fewer);
 		ns = narrow;
 	}
-	ns -= ns > 2 * costs->turn_ns ? costs->turn_ns : ns / 2;
-	costs->board_bytes_per_ns = c->nranks * (double)bytes / ns;
+	costs->board_bytes_per_ns = rate_of(c, costs, bytes, ns);
 	return 0;
 }
 
@@ -543,6 +556,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.group_room = ko_doubling_room((int)out->costs.group);
 	out->costs.leaders_room = ko_partials_room(c);
 	out->costs.slot_bytes = c->agreed.limits.slot_len;
+	out->costs.lane_slot_bytes = KO_LANE_SLOT;
 	out->costs.lane_bytes = KO_LANE_SLOTS * KO_LANE_SLOT;
 	for (int r = 0; r < c->nranks; r++) {
 		const struct ko_post *post = &c->roster->post[r];

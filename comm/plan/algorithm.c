@@ -97,15 +97,21 @@ static double find_end(const struct question *q, int k)
 static double better_from(const struct question *q, const struct ko_algorithm_ops *row,
 			  bool windows)
 {
+	struct ko_costs costs = *q->costs;
+	struct question of_few = *q;
 	double begin = 0;
 
+	of_few.costs = &costs;
+	if (!windows && costs.board_few_bytes_per_ns > 0)
+		costs.board_bytes_per_ns = costs.board_few_bytes_per_ns;
 	for (int k = 0; k < KO_NALGORITHMS; k++) {
 		const struct ko_algorithm_ops *other = q->table[k];
 
 		if (!other->agree && competes(q, other))
-			begin = larger(begin, lesser(crossing_for_good(cost_of(q, row, windows),
-								       cost_of(q, other, windows)),
-						     find_end(q, k)));
+			begin = larger(begin,
+				       lesser(crossing_for_good(cost_of(q, row, windows),
+								cost_of(&of_few, other, windows)),
+					      find_end(q, k)));
 	}
 	return begin;
 }
@@ -143,17 +149,19 @@ static void decide_ranges(const struct question *q, struct ko_algorithms *out)
 	}
 }
 
-/* Decides about messages between two ranks. In slots half of the writing goes on while what was
- * written before is read. A rendezvous costs two turns: one to begin it, and one to end it. */
+/* Decides about messages between two ranks. In several slots half of the writing goes on while what
+ * was written before is read. A rendezvous costs two turns: one to begin it, and one to end it. */
 static void decide_messages(const struct ko_algorithm_ops *forced, const struct ko_costs *costs,
 			    struct ko_algorithms *out)
 {
 	double turn = costs->turn_ns, byte = 1 / costs->bytes_per_ns;
-	struct ko_estimate slots = { turn, 1.5 * byte }, window = { 2 * turn, byte / 2 };
+	struct ko_estimate slot = { turn, 2 * byte }, slots = { turn, 1.5 * byte };
+	struct ko_estimate window = { 2 * turn, byte / 2 };
 	struct ko_estimate read = { 2 * turn + costs->read_ns, 1 / costs->read_bytes_per_ns };
 	bool can_read = costs->read_bytes_per_ns > 0, must = forced && forced->agree;
 	/* Longer messages fill their lane and wait for the receiver anyway. */
 	uint64_t large = costs->lane_bytes + 1;
+	double one = crossing(read, slot);
 
 	out->rndv_begin = out->rndv_window_begin = UINT64_MAX;
 	if ((forced || costs->network) && !must)
@@ -164,7 +172,10 @@ static void decide_messages(const struct ko_algorithm_ops *forced, const struct 
 		out->rndv_begin = large;
 	else if (can_read)
 		out->rndv_begin =
-			must ? 1 : whole_bytes(lesser(crossing(read, slots), (double)large));
+			must ? 1
+			: one <= (double)costs->lane_slot_bytes
+				? whole_bytes(one)
+				: whole_bytes(lesser(crossing(read, slots), (double)large));
 }
 
 /* Decides to which size an all_to_all goes through leaders. If it consists of messages a rank
@@ -187,19 +198,29 @@ static uint64_t find_led_end(const struct question *q)
 }
 
 /* Decides to which size an all_to_all goes over the board: like an all-gather; but a turn has to
- * have room for a whole vector. Messages that are read where they lie are copied once, which pays
- * from LEAST bytes on if it does at all (why: D175 in comm/DECISIONS.md). */
+ * have room for a whole vector. Messages that are read where they lie are copied once. */
 static uint64_t find_parts_end(struct question *q, struct ko_sizes gathers)
 {
-	enum { LEAST = 32 << 10 };
 	const struct ko_algorithm_ops *direct = q->table[KO_DIRECT];
 	double end = (double)ko_min_size(gathers.end, q->costs->board_room + 1);
 
 	q->coll = KO_ALL_GATHER;
 	q->rest = ko_algorithm_rest(q->coll, q->sums);
 	if (q->costs->share <= 1 && competes(q, direct) && end_of(q, direct, false))
-		end = lesser(end, larger(better_from(q, direct, false), LEAST + 1));
+		end = lesser(end, better_from(q, direct, false));
 	return whole_bytes(end);
+}
+
+/* Decides to which size a gather or scatter goes over the board at most. One side only copies while
+ * the other waits, as in a broadcast of what moves (why: D175, D212 in comm/DECISIONS.md). */
+static uint64_t find_rooted_end(const struct question *q, const struct ko_algorithms *out)
+{
+	const struct ko_sizes *reads = out->any[KO_DIRECT];
+	double n = q->nranks;
+
+	if (q->costs->share > 1)
+		return reads[KO_ALL_GATHER].begin;
+	return whole_bytes((double)reads[KO_BROADCAST].begin * n / (n - 1));
 }
 
 /* Times of what can't be done are computed too, and may divide by 0. The program may want to be
@@ -223,9 +244,7 @@ void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITH
 		decide_ranges(&q, out);
 	}
 	out->parts_end = find_parts_end(&q, out->any[KO_BOARD][KO_ALL_GATHER]);
-	/* In a gather or scatter one side only copies while the other waits. Read where they lie,
-	 * parts are copied once instead of twice, as in an all-gather (why: D175). */
-	out->rooted_end = ko_min_size(out->parts_end, out->any[KO_DIRECT][KO_ALL_GATHER].begin);
+	out->rooted_end = ko_min_size(out->parts_end, find_rooted_end(&q, out));
 	out->led_end = find_led_end(&q);
 	fesetenv(&the_programs);
 }

@@ -66,7 +66,10 @@ struct ko_costs {
 	/* Of a message of some KiB that one rank writes and the next reads: the mean of the
 	 * edges */
 	double bytes_per_ns;
-	double board_bytes_per_ns;   /* the same of long payloads on the board; 0: not known */
+	double board_bytes_per_ns; /* the same of long payloads on the board; 0: not known */
+	/* The same of payloads of some KiB, whose bytes cost more on some machines; 0: not known.
+	 * It counts where plain memory could be read instead (why: D212 in comm/DECISIONS.md) */
+	double board_few_bytes_per_ns;
 	enum ko_board_way board_way; /* the one with which they cost least */
 	/* Of reading another rank's plain memory: the system call, and the rate of large pieces.
 	 * Rate 0: not every rank may */
@@ -88,8 +91,8 @@ struct ko_costs {
 	uint64_t group_room;   /* bytes of a vector that can be added up so */
 	uint64_t leaders_room; /* bytes of vectors that a leader of such a group can hold */
 	uint64_t slot_bytes;   /* of the ring's links */
-	/* Bytes of a message between two ranks that the slots between them hold */
-	uint64_t lane_bytes;
+	/* Bytes of a message between two ranks that one slot between them holds, and all of them */
+	uint64_t lane_slot_bytes, lane_bytes;
 };
 
 /* An estimated time in ns, as a line over the bytes of the whole vector. */

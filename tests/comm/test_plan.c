@@ -485,6 +485,12 @@ static void large_ones_are_read_where_they_are(void **state)
 	costs.lane_bytes = 8192;
 	t = decide("", &costs, 2);
 	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 5120); /* 640 / (1.5/8 - 1/16) */
+	costs.lane_slot_bytes = 2048;
+	t = decide("", &costs, 2);
+	CHECK(t.rndv_begin == 5120);
+	costs.lane_slot_bytes = 4096; /* one slot: nothing is read while the rest is written */
+	t = decide("", &costs, 2);
+	CHECK(t.rndv_begin == 3414); /* 640 / (2/8 - 1/16) */
 	costs.share = 2;
 	t = decide("", &costs, 2);
 	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 8193);
@@ -501,9 +507,8 @@ static void large_ones_are_read_where_they_are(void **state)
 	      t.any[KO_DIRECT][KO_REDUCE].begin == UINT64_MAX);
 }
 
-/* What both ranks of two write stays on the board up to 32 KiB, and longer while an all-gather
- * would not read it where it is; what one of them only reads is sent as a message as soon as it
- * would. */
+/* What both ranks of two write stays on the board while an all-gather would not read it where it
+ * is; what one of them only reads is sent as a message as soon as a broadcast would read it. */
 static void parts_leave_the_board_earlier_where_one_side_only_reads(void **state)
 {
 	struct ko_costs costs = two_near;
@@ -512,20 +517,30 @@ static void parts_leave_the_board_earlier_where_one_side_only_reads(void **state
 	(void)state;
 	costs.board_room = 1 << 15;
 	t = decide("", &costs, 2);
-	CHECK(t.parts_end == (1 << 15) + 1);
-	CHECK(t.rooted_end == t.any[KO_DIRECT][KO_ALL_GATHER].begin);
-	CHECK(t.rooted_end == 9558); /* 896 / (1/8 - 1/32) */
+	CHECK(t.parts_end == t.any[KO_DIRECT][KO_ALL_GATHER].begin);
+	CHECK(t.parts_end == 10923); /* 1024 / (1/8 - 1/32) */
+	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == 3414);
+	CHECK(t.rooted_end == 2 * 3414); /* half of it moves */
 	CHECK(ko_parts_end(&t, KO_ALL_TO_ALL) == t.parts_end &&
 	      ko_parts_end(&t, KO_GATHER) == t.rooted_end &&
 	      ko_parts_end(&t, KO_SCATTER) == t.rooted_end);
-	costs.board_room = 1 << 20;
+	costs.share = 2;
 	t = decide("", &costs, 2);
-	CHECK(t.parts_end == (1 << 15) + 1);
+	CHECK(t.rooted_end == ko_min_size(t.parts_end, t.any[KO_DIRECT][KO_ALL_GATHER].begin));
+	costs.share = 1;
+	costs.board_few_bytes_per_ns = 4; /* some KiB cost more on the board than longer payloads */
+	costs.hop_ns = 1024;              /* and the ring is no choice */
+	t = decide("", &costs, 2);
+	CHECK(t.parts_end == 4682);                          /* 1024 / (1/4 - 1/32) */
+	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == 1463); /* 640 / (2/4 - 1/16) */
+	costs.board_few_bytes_per_ns = 0;
+	costs.hop_ns = 128;
+	costs.board_room = 1 << 20;
 	costs.read_bytes_per_ns = 64.0 / 7;
 	costs.board_bytes_per_ns = 16;
 	t = decide("", &costs, 2);
-	CHECK(t.parts_end == 896 * 128); /* 896 / (1/16 - 7/128) */
-	costs.read_bytes_per_ns = 0;     /* forbidden */
+	CHECK(t.parts_end == 1024 * 128); /* 1024 / (1/16 - 7/128) */
+	costs.read_bytes_per_ns = 0;      /* forbidden */
 	t = decide("", &costs, 2);
 	CHECK(t.parts_end == (1 << 20) + 1 && t.rooted_end == t.parts_end);
 }

@@ -12,7 +12,9 @@ Each round runs ringbench, in plain memory and in memory from kolo_alloc, and th
 from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. The mood is what lines.c shows of two cores: "near"
 where it does not matter through how much memory 64 KiB go, "far" where 2 MiB are faster than 64 KiB, "very far" where stores past
 the caches are. A collective whose round began in one mood and ended in another is measured again, at most twice. The table is
-over all rounds; below it stands what each mood shows that had a collective for at least 6 rounds.
+over all rounds; below it stands what each mood shows that had a collective for at least 6 rounds. With two ranks each round also
+runs lines.c for what they give each other in an all-reduce, reduce-scatter, all-gather or all-to-all: the bare exchange, through
+shared memory, of as many bytes as the vector has, or half of them.
 Whoever ends it by a signal (INT or TERM) gets the table of the rounds that were complete.
 With --common-start all ranks begin an operation at the same time by the host's clock, and its time counts from there. Without, a
 rank's time counts from when it leaves its own library's barrier, which may let root go first.
@@ -87,6 +89,30 @@ def mood():
     return "far" if 1.3 * wide < narrow else "near"
 
 
+# Of two ranks: the bytes of the vector over those that each gives the other.
+EXCHANGED = {"all_reduce": 1, "reduce_scatter": 2, "all_gather": 2, "all_to_all": 2}
+EXCHANGES = range(256, (64 << 10) + 1)  # bytes
+
+
+def sizes_of(a):
+    sizes = [a.min]
+    while sizes[-1] * a.factor <= a.max:
+        sizes.append(sizes[-1] * a.factor)
+    return sizes
+
+
+def exchanges(a):
+    """{bytes: microseconds} of the bare exchange, in the best of its ways."""
+    sizes = sorted({size // EXCHANGED[coll] for coll in a.collectives if coll in EXCHANGED for size in sizes_of(a)} & set(EXCHANGES))
+    if a.ranks > 2 or a.network or not sizes:
+        return {}
+    done = subprocess.run([f"{B}/perf/lines", *map(str, sizes)], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"lines returned {done.returncode}\n{done.stderr}")
+    rows_ = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+    return {int(row[0]): min(map(float, row[1:])) for row in rows_}
+
+
 def sockets(a):
     """{bytes: microseconds} of plain exchanges over TCP, from 8 MiB on."""
     sizes = [a.max // a.factor**k for k in range(9) if a.max // a.factor**k >= 8 << 20]
@@ -121,7 +147,7 @@ def measure(a, others):
     """A list over rounds for each (who, collective), the moods of each round of a collective, and the times of copies."""
     sides = [*a.kolo, *((name, memory) for name in others for memory in a.memories)]
     times = {(side, coll): [] for side in sides for coll in a.collectives}
-    moods, limits = [], []
+    moods, limits, bare = [], [], []
     try:
         for k in range(a.rounds):
             limit, of_round = sockets(a) if a.network else copies(a), []
@@ -131,6 +157,7 @@ def measure(a, others):
                     if before == after:
                         break
                 of_round.append((coll, found, before if before == after else "changing"))
+            bare.append(exchanges(a))
             limits.append(limit)
             moods.extend(mood_ for _, _, mood_ in of_round)
             for coll, found, _ in of_round:
@@ -141,7 +168,7 @@ def measure(a, others):
         a.rounds = len(limits)
         if not a.rounds:
             sys.exit("side_by_side.py: ended before the first round was complete")
-    return times, moods, limits
+    return times, moods, limits, bare
 
 
 def ratios(times, others, coll, pair, key):
@@ -160,7 +187,7 @@ def best_peer(times, others, memory, coll, key):
     return min(others, key=lambda p: median_of(times, (p, memory), coll, key))
 
 
-def report(out, a, others, times, moods, limits):
+def report(out, a, others, times, moods, limits, bare):
     """Prints the table; returns the medians of the ratios, {(collective, Kolo's way/the others' memory): {(bytes, in_place): ratio}}."""
     medians = {(coll, "/".join(pair)): {} for coll in a.collectives for pair in a.pairs}
     report_head(out, a, others, moods, limits)
@@ -186,6 +213,7 @@ def report(out, a, others, times, moods, limits):
             print(f"# {coll}, {'/'.join(pair)}: geometric mean of the ratios {statistics.geometric_mean(all_sizes):.2f}, "
                   f"least {min(all_sizes):.2f}", file=out)
         report_limits(out, a, times, coll, limits)
+        report_exchanges(out, a, times, coll, bare)
     print("#\n# behind: " + ("; ".join(behind) or "none"), file=out)
     report_moods(out, a, others, times, moods)
     return medians
@@ -216,6 +244,17 @@ def report_limits(out, a, times, coll, limits):
             of_limit = [f"{statistics.median([x[size] / t[size, p] for x, t in zip(limits, times[who, coll])]):.2f} {place} place"
                         for p, place in ((False, "out of"), (True, "in")) if (size, p) in times[who, coll][0]]
             print(f"# {who}: {size} bytes at {', '.join(of_limit)} of the rate of {limit(a)}", file=out, flush=True)
+
+
+def report_exchanges(out, a, times, coll, bare):
+    """How long the bare exchange took, as a share of the operation, in plain memory."""
+    who = next(iter(a.kolo))
+    for size in sizes_of(a) if coll in EXCHANGED else []:
+        given = size // EXCHANGED[coll]
+        of_exchange = [f"{statistics.median([x[given] / t[size, p] for x, t in zip(bare, times[who, coll])]):.2f} {place} place"
+                       for p, place in ((False, "out of"), (True, "in")) if given in bare[0] and (size, p) in times[who, coll][0]]
+        if of_exchange:
+            print(f"# {who}: {size} bytes at {', '.join(of_exchange)} of the rate of a bare exchange", file=out, flush=True)
 
 
 def report_moods(out, a, others, times, moods):
@@ -279,10 +318,7 @@ def main():
     if a.common_start and a.ranks > os.cpu_count():
         parse.error(f"--common-start: each of the {a.ranks} ranks needs a processor; there are {os.cpu_count()}")
     a.min = max(a.min, 4 * a.ranks)  # each rank's part of the vector holds an element
-    largest = a.min
-    while largest * a.factor <= a.max:
-        largest *= a.factor
-    a.max = largest
+    a.max = sizes_of(a)[-1]
     if a.plot and not shutil.which("gnuplot"):
         sys.exit("gnuplot is not installed: make deps")
     a.kolo = {who: [*options, *(["--threads"] if a.threads else [])] for who, options in (OVER_TCP if a.network else ON_ONE_HOST).items()}
@@ -300,9 +336,9 @@ def main():
     for name, peer in others.items():
         peers.built(peer, name, "perf/comm/mpi_collectives.c", f"{B}/perf")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    times, moods, limits = measure(a, others)
+    times, moods, limits, bare = measure(a, others)
     with open(a.out, "w") if a.out else sys.stdout as out:
-        medians = report(out, a, others, times, moods, limits)
+        medians = report(out, a, others, times, moods, limits, bare)
     if a.plot:
         plot(a.plot, a, others, medians)
 

@@ -211,8 +211,9 @@ static inline void narrow_f8e5m2(any_u8 *out, const float *in)
 
 #include "comm/reduce/types.h"
 
-/* 64 bytes anywhere. The compiler makes as many vectors of them as the machine needs. */
-typedef char line __attribute__((vector_size(64), aligned(1), may_alias));
+/* Bytes anywhere, as many as a vector of AVX2 has: gcc takes larger ones through the stack there.
+ */
+typedef char vector __attribute__((vector_size(32), aligned(1), may_alias));
 
 static void copy_by_loop(void *to, const void *from, size_t len)
 {
@@ -220,9 +221,9 @@ static void copy_by_loop(void *to, const void *from, size_t len)
 	const char *src = from;
 	size_t at = 0;
 
-	for (; at + 4 * sizeof(line) <= len; at += 4 * sizeof(line)) {
-		const line *in = (const line *)(src + at);
-		line a = in[0], b = in[1], c = in[2], d = in[3], *back = (line *)(out + at);
+	for (; at + 4 * sizeof(vector) <= len; at += 4 * sizeof(vector)) {
+		const vector *in = (const vector *)(src + at);
+		vector a = in[0], b = in[1], c = in[2], d = in[3], *back = (vector *)(out + at);
 
 		back[0] = a;
 		back[1] = b;

@@ -440,8 +440,8 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 
 /* Turns, and bytes that are read or written, as a share of the vector, until the last rank has its
  * result. In plain memory each piece costs a call of the system. If all ranks read or write each
- * other's plain memory at a time, their calls hold each other up in the system. That costs about
- * two turns for reading, and two for writing. */
+ * other's plain memory at a time, their calls hold each other up in the system. The turns count
+ * that too: they are what was left of measured times (D212 in comm/DECISIONS.md). */
 static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 			       bool windows)
 {

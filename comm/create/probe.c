@@ -412,11 +412,12 @@ static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko
 	struct kolo_comm *c = run->comm;
 	bool shares = c->share > 1;
 	size_t bytes = ko_min_size(len, shares ? SHARED_PAYLOAD : LONG_PAYLOAD);
-	size_t fewer = ko_min_size(bytes, FEWER_BYTES);
 	double narrow, streamed = 0, narrows_fewer = 0, ns;
+	size_t fewer;
 	int rc;
 
 	bytes = ko_min_size(bytes, ko_board_room(c->board));
+	fewer = ko_min_size(bytes, FEWER_BYTES);
 	costs->board_way = KO_BOARD_WIDE;
 	if (c->nranks > (shares ? SHARING_RANKS : MANY_RANKS))
 		return 0;

@@ -161,21 +161,19 @@ static void decide_messages(const struct ko_algorithm_ops *forced, const struct 
 	bool can_read = costs->read_bytes_per_ns > 0, must = forced && forced->agree;
 	/* Longer messages fill their lane and wait for the receiver anyway. */
 	uint64_t large = costs->lane_bytes + 1;
-	double one = crossing(read, slot);
+	double begin = crossing(read, slot);
 
 	out->rndv_begin = out->rndv_window_begin = UINT64_MAX;
 	if ((forced || costs->network) && !must)
 		return;
 	out->rndv_window_begin =
 		must ? 1 : whole_bytes(lesser(crossing(window, slots), (double)large));
+	if (begin > (double)costs->lane_slot_bytes)
+		begin = crossing(read, slots);
 	if (can_read && costs->share > 1 && !must) /* what fits into a lane need not wait */
 		out->rndv_begin = large;
 	else if (can_read)
-		out->rndv_begin =
-			must ? 1
-			: one <= (double)costs->lane_slot_bytes
-				? whole_bytes(one)
-				: whole_bytes(lesser(crossing(read, slots), (double)large));
+		out->rndv_begin = must ? 1 : whole_bytes(lesser(begin, (double)large));
 }
 
 /* Decides to which size an all_to_all goes through leaders. If it consists of messages a rank
@@ -212,7 +210,8 @@ static uint64_t find_parts_end(struct question *q, struct ko_sizes gathers)
 }
 
 /* Decides to which size a gather or scatter goes over the board at most. One side only copies while
- * the other waits, as in a broadcast of what moves (why: D175, D212 in comm/DECISIONS.md). */
+ * the other waits, as in a broadcast of what moves. Where ranks share processors as in an
+ * all-gather (why: D175, D212 in comm/DECISIONS.md). */
 static uint64_t find_rooted_end(const struct question *q, const struct ko_algorithms *out)
 {
 	const struct ko_sizes *reads = out->any[KO_DIRECT];

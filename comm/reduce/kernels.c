@@ -211,9 +211,13 @@ static inline void narrow_f8e5m2(any_u8 *out, const float *in)
 
 #include "comm/reduce/types.h"
 
-/* Bytes anywhere, as many as a vector of AVX2 has: gcc takes larger ones through the stack there.
- */
+/* Bytes anywhere, no more than a vector has: gcc takes larger ones through the stack. With AVX-512
+ * they have 32 too (why: D210 in comm/DECISIONS.md). */
+#ifdef __AVX__
 typedef char vector __attribute__((vector_size(32), aligned(1), may_alias));
+#else
+typedef char vector __attribute__((vector_size(16), aligned(1), may_alias));
+#endif
 
 static void copy_by_loop(void *to, const void *from, size_t len)
 {

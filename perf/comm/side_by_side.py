@@ -45,12 +45,17 @@ TRIES = 3  # of a round whose mood changes
 FEWEST = 6  # rounds whose extremes are a 95 % interval of the median
 
 
-def rows(command, env=None):
-    """{(bytes, in_place): microseconds} of one run."""
+def output(command, env=None):
+    """What a run prints."""
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         sys.exit(f"{' '.join(command)} returned {done.returncode}\n{done.stdout}{done.stderr}")
-    found = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    return done.stdout
+
+
+def rows(command, env=None):
+    """{(bytes, in_place): microseconds} of one run."""
+    found = (json.loads(line) for line in output(command, env).splitlines() if line.startswith("{"))
     return {(r["bytes"], r["in_place"]): r["time_us"] for r in found}
 
 
@@ -80,10 +85,7 @@ RATIOS_OVER_TCP = [("tcp", "alloc"), ("ofi", "alloc")]
 
 def mood():
     """near, far or very far."""
-    done = subprocess.run([f"{B}/perf/lines", "65536"], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"lines returned {done.returncode}\n{done.stderr}")
-    narrow, _, wide, streamed = map(float, done.stdout.splitlines()[-1].split()[1:])
+    _, narrow, _, wide, streamed = map(float, output([f"{B}/perf/lines", "65536"]).splitlines()[-1].split())
     if 1.5 * streamed < wide:
         return "very far"
     return "far" if 1.3 * wide < narrow else "near"
@@ -106,11 +108,8 @@ def exchanges(a):
     sizes = sorted({size // EXCHANGED[coll] for coll in a.collectives if coll in EXCHANGED for size in sizes_of(a)} & set(EXCHANGES))
     if a.ranks > 2 or a.network or not sizes:
         return {}
-    done = subprocess.run([f"{B}/perf/lines", *map(str, sizes)], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"lines returned {done.returncode}\n{done.stderr}")
-    rows_ = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
-    return {int(row[0]): min(map(float, row[1:])) for row in rows_}
+    found = [line.split() for line in output([f"{B}/perf/lines", *map(str, sizes)]).splitlines() if not line.startswith("#")]
+    return {int(row[0]): min(map(float, row[1:])) for row in found}
 
 
 def sockets(a):
@@ -121,10 +120,7 @@ def sockets(a):
 
 def copies(a):
     """{bytes: microseconds} in which each rank's core copies the largest size, all at once."""
-    done = subprocess.run([f"{B}/perf/copies", str(a.ranks), str(a.max)], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"copies returned {done.returncode}\n{done.stderr}")
-    return {a.max: float(done.stdout)}
+    return {a.max: float(output([f"{B}/perf/copies", str(a.ranks), str(a.max)]))}
 
 
 def one_round(a, others, coll):

@@ -414,6 +414,9 @@ static double rate(const struct ko_costs *costs, bool windows)
 static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 			       bool windows)
 {
+	/* Bytes that a core adds up per ns, about, if they lie in its caches; the second beside
+	 * slices (why: D164, D214 in comm/DECISIONS.md) */
+	enum { BESIDE_RING = 15, SHARED = 60 };
 	double n = nranks, crossings, additions = 0;
 
 	switch (coll) {
@@ -426,8 +429,10 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 	case KO_BROADCAST: crossings = 2; break;
 	default: crossings = n; break; /* of reduce */
 	}
-	return (struct ko_estimate){ costs->turn_ns, crossings / rate(costs, windows) +
-							     additions / KO_ADDED_PER_NS };
+	return (struct ko_estimate){
+		costs->turn_ns, crossings / rate(costs, windows) +
+					additions / (costs->share > 1 ? SHARED : BESIDE_RING)
+	};
 }
 
 /* The largest of uneven blocks may not fit. */

@@ -406,7 +406,8 @@ static double rate_of(const struct kolo_comm *c, const struct ko_costs *costs, s
  * ones all of its memory would have to be touched. But they are best where neither of the others is
  * clearly better than the other, and then they are twice as fast as these (why: D190 in
  * comm/DECISIONS.md). Where ranks share processors room in a turn is worth more than lines that
- * stay in the caches, and wide ones have it (D193). */
+ * stay in the caches, and wide ones have it (D193). Then they are taken to cost what narrow ones do
+ * (D214). */
 static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
 	struct kolo_comm *c = run->comm;
@@ -428,12 +429,14 @@ static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko
 		rc = measure_way(run, KO_BOARD_STREAMED, buffer, bytes, &streamed);
 	if (rc < 0)
 		return rc;
+	if (shares) /* as many bytes, but now their memory was not new */
+		narrow = narrows_fewer;
 	ns = narrow / 2;
 	if (CLEARLY * streamed < narrow) {
 		costs->board_way = KO_BOARD_STREAMED;
 		ns = streamed;
 	} else if (shares) {
-		return 0;
+		ns = narrow;
 	} else if (CLEARLY * narrow < streamed) {
 		costs->board_way = KO_BOARD_NARROW;
 		costs->board_few_bytes_per_ns = rate_of(c, costs, fewer, narrows_fewer);

@@ -100,10 +100,6 @@ struct ko_estimate {
 	double fixed, slope;
 };
 
-/* Bytes that a core copies and adds up per ns, about, if they lie in its caches (why: D164 in
- * comm/DECISIONS.md). */
-enum { KO_ADDED_PER_NS = 15 };
-
 /* Between which ranks an algorithm is a choice. */
 enum ko_reach {
 	KO_ANYWHERE,

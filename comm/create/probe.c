@@ -418,7 +418,7 @@ static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko
 	int rc;
 
 	bytes = ko_min_size(bytes, ko_board_room(c->board));
-	fewer = ko_min_size(bytes, FEWER_BYTES);
+	fewer = shares ? bytes : ko_min_size(bytes, FEWER_BYTES);
 	costs->board_way = KO_BOARD_WIDE;
 	if (c->nranks > (shares ? SHARING_RANKS : MANY_RANKS))
 		return 0;
@@ -429,7 +429,7 @@ static int measure_board(struct ko_run *run, char *buffer, size_t len, struct ko
 		rc = measure_way(run, KO_BOARD_STREAMED, buffer, bytes, &streamed);
 	if (rc < 0)
 		return rc;
-	if (shares) /* as many bytes, but now their memory was not new */
+	if (shares) /* as many bytes, but their memory was no longer new */
 		narrow = narrows_fewer;
 	ns = narrow / 2;
 	if (CLEARLY * streamed < narrow) {

@@ -50,14 +50,10 @@ static void count_read(struct ko_run *run, size_t n)
 	run->comm->board->received += (size_t)(run->comm->nranks - 1) * n * run->size;
 }
 
-/* Waits for all others, which write as many elements as this rank has written: n. A look at a cell
- * takes its line away from the rank that is about to write it. So the first look comes a little
- * later if the payload is a long one (why: D213 in comm/DECISIONS.md). */
+/* Waits for all others, which write as many elements as this rank has written: n. */
 static int wait_for_writers(struct ko_run *run, size_t n)
 {
-	enum { LONG = 2 << 10 };
-
-	if (n * run->size >= LONG)
+	for (int k = ko_board_pauses(run->comm->board, n * run->size); k > 0; k--)
 		ko_relax();
 	return ko_turn_wait_all(run);
 }

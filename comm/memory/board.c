@@ -2,6 +2,8 @@
  * and prefetch (ko_board_expect). */
 #include "comm/memory/board.h"
 
+#include "comm/sys/thread.h"
+
 enum {
 	LINE = 64,
 	SMALL = sizeof(((struct ko_cell *)0)->small),
@@ -84,9 +86,11 @@ void ko_board_set_way(struct ko_board *board, int nranks, enum ko_board_way way,
 
 struct ko_board ko_board_view(void *memory, int nranks)
 {
+	enum { PAUSE_NS = 40 };
 	struct ko_board board = { .memory = memory,
 				  .rank_len = rank_len(nranks),
-				  .room_len = room_len(nranks) };
+				  .room_len = room_len(nranks),
+				  .pauses = ko_is_intel() ? ko_relaxes_in(PAUSE_NS) : 0 };
 
 	ko_board_set_way(&board, nranks, KO_BOARD_NARROW, 0);
 	ko_board_end_turn(&board, 0);
@@ -134,11 +138,30 @@ void ko_board_leave_rooms(struct ko_board *board, uint64_t seq)
 	board->before = first;
 }
 
+int ko_board_pauses(const struct ko_board *board, size_t bytes)
+{
+	enum { LONG = 2 << 10 };
+
+	if (bytes >= LONG)
+		return 1;
+	return bytes > SMALL ? board->pauses : 0;
+}
+
+/* Is the cell's line prefetched, too? A rank that waits takes it back at its next look, which comes
+ * before the turn if the payload takes a while (why: D215 in comm/DECISIONS.md). */
+static bool expects_cell(size_t bytes)
+{
+	enum { SHORT = 64, LONG = 1 << 10 };
+
+	return bytes <= SHORT || bytes > LONG || !ko_is_intel();
+}
+
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes)
 {
 	struct ko_turn turn = board->turn;
 
-	ko_expect_to_write(ko_board_cell(board, turn.number, rank), LINE);
+	if (expects_cell(bytes))
+		ko_expect_to_write(ko_board_cell(board, turn.number, rank), LINE);
 	if (bytes <= SMALL)
 		return;
 	if (bytes > board->room_len) {

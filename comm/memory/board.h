@@ -54,6 +54,7 @@ struct ko_board {
 	size_t rooms;            /* that its payload has, if it is a long one; else 0 */
 	size_t before;           /* the room before which the next long payload ends */
 	size_t fresh;  /* rooms to come that have not been used yet: the system gives them memory */
+	int pauses;    /* see ko_board_pauses */
 	uint64_t safe; /* seq up to which all ranks have finished all operations */
 	uint64_t sent; /* bytes given by this rank */
 	uint64_t received; /* bytes read of what others gave */
@@ -109,6 +110,11 @@ static inline char *ko_board_payload(const struct ko_board *board, struct ko_tur
 /* This rank is about to give a payload of so many bytes in this turn. Prefetches its first lines
  * for writing at once. Stores alone would wait for one line after the other. */
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes);
+
+/* How many pauses of the processor (ko_relax) a rank that has written so many bytes makes before it
+ * looks at others' cells. A look takes a cell's line away from the rank that is about to write it
+ * (why: D213, D215 in comm/DECISIONS.md). */
+int ko_board_pauses(const struct ko_board *board, size_t bytes);
 
 /* Finds rooms for the turn, in which no rank gives more than so many bytes, at most ko_board_room.
  * If no payload is a long one this need not be called. */

@@ -223,15 +223,20 @@ void ko_copy_by_loop(void *out, const void *src, size_t len)
 	light_kernels()->copy_by_loop(out, src, len);
 }
 
+bool ko_is_intel(void)
+{
+#ifdef KO_HAVE_X86_KERNELS
+	return __builtin_cpu_is("intel");
+#else
+	return false;
+#endif
+}
+
 bool ko_expects_one_way(size_t bytes)
 {
 	enum { MOST = 2 << 10, INTELS_MOST = 4 << 10 };
 
-#ifdef KO_HAVE_X86_KERNELS
-	if (__builtin_cpu_is("intel"))
-		return bytes <= INTELS_MOST;
-#endif
-	return bytes <= MOST;
+	return bytes <= (size_t)(ko_is_intel() ? INTELS_MOST : MOST);
 }
 
 /* ---- Streaming ------------------------------------------------------------------------------- */

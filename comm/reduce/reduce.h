@@ -162,6 +162,9 @@ enum { KO_STREAM_STEP = 2048 };
 /* Streams `len` bytes with the best kernels: see ko_stream_fn. */
 void ko_stream_copy(void *out, const void *src, size_t len);
 
+/* Some ways between cores were measured on Intel's processors alone. */
+bool ko_is_intel(void);
+
 /* Is ko_expect_to_write worth while for a payload of so many bytes, if nothing comes back from the
  * rank that reads it (why: D22, D211 in comm/DECISIONS.md)? */
 bool ko_expects_one_way(size_t bytes);

@@ -1,4 +1,5 @@
-/* Starts a thread with signals blocked (ko_thread_start); gives the core away (ko_yield). */
+/* Starts a thread with signals blocked (ko_thread_start); gives the core away (ko_yield); measures
+ * pauses of the processor (ko_relaxes_in). */
 #include "comm/sys/thread.h"
 
 #include "comm/base/clock.h"
@@ -49,6 +50,22 @@ int ko_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
 	if (err)
 		free(start);
 	return err;
+}
+
+int ko_relaxes_in(int64_t ns)
+{
+	enum { REPEATS = 5, CALLS = 32 };
+	int64_t least = INT64_MAX;
+
+	for (int k = 0; k < REPEATS; k++) { /* a thread that was interrupted takes longer */
+		int64_t began = ko_now_ns(), took;
+
+		for (int i = 0; i < CALLS; i++)
+			ko_relax();
+		took = ko_now_ns() - began;
+		least = took < least ? took : least;
+	}
+	return least < ns * CALLS ? (int)(ns * CALLS / (least ? least : 1)) : 1;
 }
 
 int64_t ko_yield(void)

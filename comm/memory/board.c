@@ -140,11 +140,11 @@ void ko_board_leave_rooms(struct ko_board *board, uint64_t seq)
 
 int ko_board_pauses(const struct ko_board *board, size_t bytes)
 {
-	enum { LONG = 2 << 10 };
+	enum { LONG = 2 << 10, LONGEST = 4 << 10 };
 
-	if (bytes >= LONG)
-		return 1;
-	return bytes > SMALL ? board->pauses : 0;
+	if (board->pauses && bytes > SMALL && bytes < LONGEST)
+		return board->pauses;
+	return bytes >= LONG;
 }
 
 /* Is the cell's line prefetched, too? A rank that waits takes it back at its next look, which comes

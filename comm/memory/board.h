@@ -54,7 +54,7 @@ struct ko_board {
 	size_t rooms;            /* that its payload has, if it is a long one; else 0 */
 	size_t before;           /* the room before which the next long payload ends */
 	size_t fresh;  /* rooms to come that have not been used yet: the system gives them memory */
-	int pauses;    /* see ko_board_pauses */
+	int pauses;    /* beside a short payload (ko_board_pauses); 0 but on Intel's processors */
 	uint64_t safe; /* seq up to which all ranks have finished all operations */
 	uint64_t sent; /* bytes given by this rank */
 	uint64_t received; /* bytes read of what others gave */

@@ -1,5 +1,5 @@
 /* How the board's memory is divided (ko_board_view), rooms of long payloads (ko_board_take_rooms),
- * and prefetch (ko_board_expect). */
+ * prefetch (ko_board_expect), and pauses before others' cells are looked at (ko_board_pauses). */
 #include "comm/memory/board.h"
 
 #include "comm/sys/thread.h"

@@ -65,7 +65,7 @@ int ko_relaxes_in(int64_t ns)
 		took = ko_now_ns() - began;
 		least = took < least ? took : least;
 	}
-	return least < ns * CALLS ? (int)(ns * CALLS / (least ? least : 1)) : 1;
+	return least > 0 && least < ns * CALLS ? (int)(ns * CALLS / least) : 1;
 }
 
 int64_t ko_yield(void)

@@ -23,8 +23,8 @@ static inline void ko_relax(void)
 #endif
 }
 
-/* How many calls of ko_relax take about so many ns, which is 10 to 50 for one on x86; at least 1.
- * It measures that, in some microseconds. */
+/* How many calls of ko_relax take about so many ns: at least 1. Processors differ; it measures
+ * that, in some microseconds. */
 int ko_relaxes_in(int64_t ns);
 
 /* Gives the core to another thread that wants it. Returns for how long, in ns. */
